@@ -35,7 +35,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_733),
     "planning": (("cep_pipeline/planning",), 6_240),
-    "warehouse": (("cep_pipeline/warehouse",), 3_420),
+    "warehouse": (("cep_pipeline/warehouse",), 3_379),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_680),
     "cli": (("cep_pipeline/cli",), 4_505),
     "events": (("cep_pipeline/events",), 4_359),

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +62,6 @@ from cep_pipeline.warehouse.published_table import (
     PublishedTable,
     day_of,
     forget_files,
-    read_again,
     record_files,
 )
 
@@ -121,21 +119,10 @@ class UnitTransaction(Transaction):
             self._seen = (metadata, self._updates, view)
         return self._seen[2]
 
-    def remove_uncommitted(self) -> None:
-        """Remove the manifests and manifest lists that the transaction has written and that will never be committed.
-
-        Where Ctrl-C came before one was written, there is nothing to remove, and nothing to warn of.
-        """
-        for producer in self._snapshot_producers:
-            written = producer._uncommitted_manifests, producer._written_manifests, producer._written_manifest_lists
-            for paths in written:
-                paths[:] = [path for path in paths if producer._io.new_input(path).exists()]
-            producer._clean_all_uncommitted()
-
 
 Change = Callable[[Table, UnitTransaction], int | None]
 """Puts a change into a transaction on the table; returns the id of the snapshot that it makes, if it makes one."""
-Beside = Callable[[Mapping[str, int | None], Connection], None]
+Beside = Callable[[Connection, Mapping[str, int | None]], None]
 """A write in the transaction of a commit, by what the changes returned; whatever it raises rolls the commit back."""
 
 
@@ -229,20 +216,13 @@ class WarehouseCatalog(SqlCatalog):
         with self.database.begin() as connection:
             record_files(*name, location, digests, connection)
 
-    def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table, and again where its metadata was replaced, and removed, before they could be read.
-
-        Metadata that is lost or damaged is a DamagedError.
-        """
-        return read_again(partial(super().load_table, identifier))
-
     def metadata_location(self, identifier: str | Identifier) -> str | None:
         """Return where the present metadata of a table is, without reading it; None: there is no such table."""
         query = sql.select(IcebergTables.metadata_location).where(*self._row(identifier))
         return next((row.metadata_location for row in self.database.rows(query)), None)
 
     def commit(
-        self, stream: str, changes: Mapping[str, Change], beside: Beside = lambda made, connection: None
+        self, stream: str, changes: Mapping[str, Change], beside: Beside = lambda connection, made: None
     ) -> dict[str, int | None]:
         """Commit changes of several tables, and what stands beside them, in one transaction of the database.
 
@@ -269,25 +249,19 @@ class WarehouseCatalog(SqlCatalog):
         """Commit if no other commit comes first; None: one did, and nothing has changed."""
         transactions = {name: UnitTransaction(self.load_table((stream, name))) for name in changes}
         made: dict[str, int | None] = {}
-        try:
-            for name, one in transactions.items():
-                made[name] = changes[name](one._table, one)
-                self._expire_beyond(stream, one)
-            staged = [self._stage(one) for one in transactions.values() if one._updates]
-        except BaseException:
-            for one in transactions.values():
-                one.remove_uncommitted()
-            raise
+        for name, one in transactions.items():
+            made[name] = changes[name](one._table, one)
+            self._expire_beyond(stream, one)
+        # What a commit that fails has written is removed by `cep maintain`.
+        staged = [self._stage(one) for one in transactions.values() if one._updates]
         try:
             with self.engine.begin() as connection:
-                beside(made, connection)
+                beside(connection, made)
                 # In one order, so that two that swap the same pointers wait for one another and never crosswise.
                 for change in sorted(staged, key=lambda one: one.after.name()):
                     self._swap(change, connection)
         except (CommitFailedException, sql.exc.SQLAlchemyError) as error:
             if isinstance(error, CommitFailedException) or _gave_way(error):
-                for one in transactions.values():
-                    one.remove_uncommitted()
                 return None
             if not any(self._landed((stream, name), snapshot) for name, snapshot in made.items()):
                 raise
@@ -477,15 +451,14 @@ def replace_units(
     catalog: WarehouseCatalog,
     stream: str,
     units: Sequence[Draft],
-    *,
     run_id: str,
-    beside: Callable[[Connection, Mapping[str, int | None], Sequence[int]], None],
+    renew: Callable[[Connection], None],
+    published_at: float,
 ) -> list[int]:
     """Replace everything of some units of a stream by exactly the files of drafts, in all their tables at once.
 
-    The rows of each unit are returned. Readers of the tables' history see `run_id`. `beside` writes in the transaction
-    of the commit, by the id of the new snapshot of each table and the rows of each unit. A CepError says that a file
-    does not belong there (`data_files`).
+    Their records are written with them, as long as the lease is held that `renew` renews. The rows of each unit are
+    returned. Readers of the tables' history see `run_id`. A CepError says that a file does not belong there.
     """
     tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
     found = [data_files(tables[one.table], one.unit, one.files) for one in units]
@@ -505,8 +478,12 @@ def replace_units(
 
         return change
 
-    changes = {name: replaced(name) for name in tables}
-    catalog.commit(stream, changes, lambda snapshots, connection: beside(connection, snapshots, rows))
+    def beside(connection: Connection, snapshots: Mapping[str, int | None]) -> None:
+        renew(connection)  # first: its row stays locked until the commit is done
+        for one, number in zip(units, rows, strict=True):
+            one.write(connection, stream, run_id, published_at, snapshots[one.table], number)
+
+    catalog.commit(stream, {name: replaced(name) for name in tables}, beside)
     return rows
 
 
@@ -523,13 +500,7 @@ def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]
     return found
 
 
-def append_file(
-    catalog: WarehouseCatalog,
-    stream: str,
-    table_name: str,
-    path: str,
-    beside: Callable[[Connection], None] = lambda connection: None,
-) -> None:
+def append_file(catalog: WarehouseCatalog, stream: str, table_name: str, path: str, beside: Beside) -> None:
     """Append the rows of one file."""
 
     def change(table: Table, transaction: UnitTransaction) -> int:
@@ -538,7 +509,7 @@ def append_file(
         transaction.added.append(path)
         return append.snapshot_id
 
-    catalog.commit(stream, {table_name: change}, lambda _, connection: beside(connection))
+    catalog.commit(stream, {table_name: change}, beside)
 
 
 def replaced_snapshots(

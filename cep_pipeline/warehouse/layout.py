@@ -276,15 +276,8 @@ def decision_record(row: Mapping[str, Any]) -> Decision:
 
 
 def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
-    """Return the record of a row; a text of it that is no JSON is an InputError."""
-    what = f"statistics of {row['day']} of pattern set {row['pattern_set']!r}"
-    again = f"make them again: cep run --steps statistics --redo --day {row['day']}"
-    content = dict(row)
-    for column in ("snapshot", "basis", "observed"):
-        try:
-            content = _parsed(content, column)
-        except ValueError as error:
-            raise InputError(f"{what}: the column {column} is no JSON ({error}); {again}") from error
+    """Return the record of a row."""
+    content = _parsed(row, "snapshot", "basis", "observed")
     return StatisticsRecord(**{**content, "basis": content["basis"] or {}})
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import reduce
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -57,9 +57,6 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.layout import TableLayout
 
 _PATHS_A_STATEMENT = 500
-_READ_AGAIN = 4
-
-Result = TypeVar("Result")
 
 Recorded = tuple[int, str]
 """Size in bytes and SHA-256 of a file."""
@@ -350,17 +347,6 @@ class PublishedTable:
         """Return the files of events of the days from first to last (both in, None: open) in stream order."""
         files = self.files("day", first, last, snapshot_id=snapshot_id)
         return in_stream_order(files, self._ids["timestamp"], self._ids["seq"])
-
-
-def read_again(read: Callable[[], Result]) -> Result:
-    """Read metadata, and again where so many commits came meanwhile that they were removed before they were read."""
-    for _ in range(_READ_AGAIN):
-        try:
-            return read()
-        except DamagedError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    return read()
 
 
 def rows_with(

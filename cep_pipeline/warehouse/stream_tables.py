@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern
     from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.warehouse.catalog import Beside
     from cep_pipeline.warehouse.leases import Store
 
 pc = late_module("pyarrow.compute")
@@ -817,16 +818,11 @@ class StreamTables(StreamReader):
         if not units:
             return []
         names = dict.fromkeys(one.table for one in units)
-        at = self.warehouse.clock()
-
-        def beside(connection: Connection, snapshots: Mapping[str, int | None], rows: Sequence[int]) -> None:
-            lease.renew(connection)  # first: its row stays locked until the commit is done
-            for draft, number in zip(units, rows, strict=True):
-                draft.write(connection, self.name, lease.run_id, at, snapshots[draft.table], number)
-
         lease.check()
         with self.warehouse.catalog.errors(f"publishing {', '.join(names)} of {self.name}, {day}"):
-            rows = replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
+            rows = replace_units(
+                self.warehouse.catalog, self.name, units, lease.run_id, lease.renew, self.warehouse.clock()
+            )
         return rows[: len(drafts)]
 
     def record_run(self, record: RunRecord) -> None:
@@ -868,7 +864,7 @@ class StreamTables(StreamReader):
             statements or {},
         )
 
-        def beside(connection: Connection) -> None:
+        def beside(connection: Connection, _: Mapping[str, int | None]) -> None:
             lease.renew(connection)
             if make_current:
                 self._replace_current(connection, pattern_set, version, in_place_of)
@@ -892,7 +888,7 @@ class StreamTables(StreamReader):
                 f"it has {versions or 'none'}"
             )
 
-        def beside(connection: Connection) -> None:
+        def beside(connection: Connection, _: Mapping[str, int | None]) -> None:
             if makes_current is not None:
                 self._replace_current(connection, name, makes_current, in_place_of)
 
@@ -947,7 +943,7 @@ class StreamTables(StreamReader):
         path = self._directory(table, unit, uuid.uuid4().hex[:8]).file(0)
         return write_data_file(path, pa.Table.from_pylist(rows, schema=schema), schema)
 
-    def _append(self, table: str, row: dict[str, Any], beside: Callable[[Connection], None] = lambda _: None) -> None:
+    def _append(self, table: str, row: dict[str, Any], beside: Beside = lambda connection, made: None) -> None:
         from cep_pipeline.warehouse.catalog import append_file
 
         append_file(self.warehouse.catalog, self.name, table, self._write_rows(table, [row], {}), beside)

@@ -27,7 +27,7 @@ from cep_pipeline.warehouse.database import (
     Database,
 )
 from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit, read_again
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit
 from cep_pipeline.warehouse.records import (
     NO_CARRY,
     EventsFile,
@@ -87,12 +87,8 @@ def opened_tables(
 
     Metadata that cannot be read is a DamagedError.
     """
-
-    def read() -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
-        pointers, records = one_moment(database, stream, tables)
-        return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
-
-    return read_again(read)
+    pointers, records = one_moment(database, stream, tables)
+    return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
 
 
 def open_table(database: Database, stream: str, name: str) -> PublishedTable:

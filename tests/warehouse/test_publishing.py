@@ -14,6 +14,7 @@ from cep_pipeline.storage import open_data_file, write_data_file
 from cep_pipeline.warehouse import catalog
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.units import Draft
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
@@ -355,21 +356,16 @@ def test_a_transaction_that_gave_way_to_another_is_tried_again(
         pgcode = state
 
     tried: list[sql.Connection] = []
-    replace_units = catalog.replace_units
+    write = Draft.write
 
-    def ended_once(connection: sql.Connection) -> None:
-        tried.append(connection)
-        if len(tried) == 1:
-            raise sql.exc.OperationalError("UPDATE", {}, Ended("deadlock detected"))
+    def ended_once(draft: Draft, connection: sql.Connection, *more: Any) -> None:
+        write(draft, connection, *more)
+        if draft.table == "events":
+            tried.append(connection)
+            if len(tried) == 1:
+                raise sql.exc.OperationalError("UPDATE", {}, Ended("deadlock detected"))
 
-    def with_an_end(*arguments: Any, beside: Any, **options: Any) -> list[int]:
-        def with_it(connection: sql.Connection, *more: Any) -> None:
-            beside(connection, *more)
-            ended_once(connection)
-
-        return replace_units(*arguments, beside=with_it, **options)
-
-    monkeypatch.setattr(catalog, "replace_units", with_an_end)
+    monkeypatch.setattr(Draft, "write", ended_once)
     publish_day(tables, MONDAY, [1.0])
     assert len(tried) == 2 and prices_of(tables) == [1.0]
 

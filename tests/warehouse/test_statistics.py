@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cep_pipeline.errors import BusyError, InputError
+from cep_pipeline.errors import BusyError
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, publish_observed, publish_statistics
@@ -89,18 +89,6 @@ def test_the_latest_earlier_day_is_found_over_gaps(tables: StreamTables) -> None
     assert tables.pin_statistics(MONDAY).before("demo", MONDAY) is None
     assert [record.day for record in tables.statistics("demo")] == [MONDAY, WEDNESDAY]
     assert [record.day for record in tables.statistics("demo", TUESDAY)] == [WEDNESDAY]
-
-
-def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
-    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("cep_pipeline.warehouse.layout.canonical_json", lambda value: "{no")
-        publish(tables)
-    with pytest.raises(InputError, match=r"statistics of 2013-10-07 .*column snapshot is no JSON.*--steps statistics"):
-        tables.statistics("demo")
-    publish(tables, rate=5.0)
-    assert tables.read_statistics("demo", MONDAY) == {"rate": 5.0}
 
 
 def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTables) -> None:
