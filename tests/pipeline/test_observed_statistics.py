@@ -74,7 +74,7 @@ class Recorded(PinnedStatistics):
         super().__init__({("all", MONDAY): "file"}, lambda path: ROW | {"observed": json.dumps(content)})
 
 
-ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis", "windows")) | {
+ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis")) | {
     "pattern_set": "all",
     "day": MONDAY,
     "run_id": "run",
