@@ -39,7 +39,7 @@ from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import PublishedMatches
-from cep_pipeline.warehouse.stream_reader import StreamReader
+from cep_pipeline.warehouse.stream_tables import StreamReader
 
 TRADES, TRAFFIC = "trades", "traffic"
 PATTERN_SET = "many"

@@ -42,12 +42,10 @@ class DataDirectory:
     """The folder in which the tasks of one step of a run write; it is shipped to the workers and needs no catalog.
 
     `location` lies under that of the table, and is of the day (and pattern set). The run is part of every file name.
-    `columns` are those of the table; None: whoever writes knows them.
     """
 
     location: str
     run_id: str
-    columns: pa.Schema | None = None
 
     def file(self, task: int, attempt: int = 0, ending: str = ".parquet") -> str:
         """Return a new path for a task's file, and make its folder.
@@ -239,7 +237,7 @@ def damage_errors(
 
 def reading_data(path: str) -> AbstractContextManager[None]:
     """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
-    remedy = "`cep verify --deep` notes which days are damaged, and `cep run --stale` makes them again"
+    remedy = "`cep verify --deep` names the days that are damaged, and the commands that make them again"
     return damage_errors(path, "the file is damaged", remedy, _OF_DAMAGED_DATA)
 
 

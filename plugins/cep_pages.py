@@ -800,7 +800,7 @@ def clock(at: datetime, zone: ZoneInfo) -> str:
 def observed_on(tables: StreamTables, pattern_set: str, first: date, last: date) -> dict[date, Observed]:
     """Return the counts of detection at the nodes of plans, for each day with a record."""
     found: dict[date, Observed] = {}
-    for record in tables.statistics(pattern_set, first, last, without=("state", "windows", "snapshot")):
+    for record in tables.statistics(pattern_set, first, last, without=("state", "snapshot")):
         with suppress(CepError):  # of another version
             if record.observed is not None:
                 found[record.day] = Observed.from_json(record.observed)

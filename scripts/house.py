@@ -35,7 +35,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_733),
     "planning": (("cep_pipeline/planning",), 5_258),
-    "warehouse": (("cep_pipeline/warehouse",), 4_386),
+    "warehouse": (("cep_pipeline/warehouse",), 3_379),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 7_055),
     "cli": (("cep_pipeline/cli",), 4_493),
     "events": (("cep_pipeline/events",), 3_655),

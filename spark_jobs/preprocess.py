@@ -42,7 +42,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.frames import accepted_rows, rejected_rows
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
+from cep_pipeline.warehouse.records import EventsFingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -54,8 +54,7 @@ COMMAND_GROUPS = {
     "The warehouse and the workers": {
         "verify": ("cep_pipeline.cli.tables:verify", "Check that all that is published is there and whole"),
         "maintain": ("cep_pipeline.cli.tables:maintain", "Merge small files, remove old and unused ones"),
-        "restore": ("cep_pipeline.cli.recovery:restore", "Make a lost catalog anew from the tables"),
-        "rollback": ("cep_pipeline.cli.recovery:rollback", "Give a day what an earlier run had published"),
+        "restore": ("cep_pipeline.cli.tables:restore", "Make a lost catalog anew from the tables"),
     },
     "The manual, its settings, and measurements": {
         "help": ("cep_pipeline.cli.help:help_command", "Show a page of the manual, or one section of it"),

@@ -1,4 +1,4 @@
-"""`cep maintain` and `verify` tidy and check tables; files of rows are written."""
+"""`cep maintain`, `verify` and `restore` tidy, check and bring back tables; files of rows are written."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool,
 
     The way goes from the catalog to metadata, snapshots, manifests and data files: their sizes, their footers, and the
     rows that the records of each day tell of. Runs may go on meanwhile. Each damage is a line with what to do; the
-    command then ends with exit code 3. Days with a damaged file show as stale: `cep run --stale` makes them again.
+    command then ends with exit code 3.
 
     \b
     Examples:
@@ -266,3 +266,37 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool,
         raise DataError(f"{counted(len(report.damages), 'damage')} in {warehouse.location}; looked at {looked}")
     if not as_json:
         say(f"no damage; looked at {looked}")
+
+
+@click.command()
+@config_option
+@click.option("--replace", is_flag=True, help="There may be a catalog that names tables; it is put aside.")
+@json_option
+def restore(config: Path, replace: bool, as_json: bool) -> None:
+    """Make a catalog that was lost anew from the metadata files of the tables.
+
+    All tables are there again, and all days are stale: `cep run --stale` publishes them anew from their raw files.
+    How a warehouse is copied and brought back from a copy: `cep help operations`.
+
+    \b
+    Examples:
+      cep restore
+      cep restore --replace                           the catalog is there, and damaged
+    """
+    from cep_pipeline.cli.progress import ConsoleObserver
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse.warehouse import Warehouse
+
+    place, catalog = Configuration.load(config).warehouse_addresses
+    with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("restore") as told:
+        rebuilt = Warehouse.rebuild_catalog(place, catalog, replace=replace, told=told)
+    if as_json:
+        say_json(rebuilt)
+        return
+    for path in rebuilt.left_out:
+        say(f"left out, since it cannot be read: {path}")
+    tables = sum(map(len, rebuilt.tables.values()))
+    say(
+        f"catalog of {rebuilt.location} made from {counted(tables, 'table')} with {counted(rebuilt.days, 'day')}, all "
+        f"of them stale: {complete('`cep run --stale`')} publishes them anew from their raw files"
+    )

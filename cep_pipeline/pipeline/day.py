@@ -199,7 +199,6 @@ def publish(works: Sequence[DayWork]) -> None:
                 counts.update(events=work.drafted.record.events, rejected=work.drafted.record.rejected)
             statistics = work.tables.drafts.statistics_of(work.day)
             rows = work.tables.publish(work.day, drafts, statistics, lease=work.lease)
-            work.merged += [path for draft in drafts for path in draft.merged]
             of_table = Counter[str]()
             for draft, number in zip(drafts, rows, strict=True):
                 of_table[draft.table] += number
@@ -296,9 +295,8 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
 
 
 def record_success(work: DayWork) -> None:
-    """Record that a day is done; only then goes what a repeated publication of it would need."""
+    """Record that a day is done."""
     record_run(work, "succeeded")
-    work.tables.remove_merged(work.merged)
 
 
 def record_failure(work: DayWork, error: BaseException) -> None:

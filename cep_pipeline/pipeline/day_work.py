@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.storage import files_from_json, files_to_json
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import RunStep
+from cep_pipeline.warehouse.records import MatchesFingerprint, RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.statistics.observed import Observed
-    from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.records import PlanRecord, RunRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from cep_pipeline.warehouse.units import DraftedDay
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,6 @@ class DayWork:
       the events and the statistics, are drafts of the tables.
     - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
     - `recorded`: what the run has recorded of the day before, where it does a part of it again.
-    - `merged`: small files whose rows are published in larger ones.
     """
 
     stream: Stream
@@ -99,7 +97,6 @@ class DayWork:
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
     recorded: RunRecord | None = None
-    merged: list[str] = field(default_factory=list)
 
     def spark(self) -> SparkSession:
         """Return the Spark session, and note for the record of the run what it is."""

@@ -42,9 +42,8 @@ from cep_pipeline.spark.slicing import (
     types_in,
 )
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
-from cep_pipeline.warehouse.drafts import Draft
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import EventsSnapshot
+from cep_pipeline.warehouse.records import EventsSnapshot, MatchesFingerprint
+from cep_pipeline.warehouse.units import Draft
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionJob, DetectionResult

@@ -13,7 +13,7 @@ from cep_pipeline.statistics import StatisticsSnapshot
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.records import EventsSnapshot
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _published(
     """The day's published statistics; None where they are not to be used, and why."""
     what = f"statistics of {day} of pattern set {pattern_set.name!r}"
     try:
-        records = tables.statistics(pattern_set.name, day, day, without=("state", "windows"))
+        records = tables.statistics(pattern_set.name, day, day, without=("state",))
         record = next((record for record in records if record.snapshot is not None), None)
         if record is None or record.snapshot is None:
             return None, f"there are no {what}"

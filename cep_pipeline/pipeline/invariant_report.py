@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.warehouse.records import Decision
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.warehouse.stream_reader import StreamReader
-    from cep_pipeline.warehouse.stream_tables import StreamTables
+    from cep_pipeline.warehouse.stream_tables import StreamReader, StreamTables
 
 logger = logging.getLogger(__name__)
 

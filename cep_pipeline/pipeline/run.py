@@ -27,8 +27,8 @@ from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
-from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
+from cep_pipeline.warehouse.units import Drafts
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile

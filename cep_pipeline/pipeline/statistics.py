@@ -33,7 +33,7 @@ from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, Statist
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
+    from cep_pipeline.warehouse.stream_tables import PinnedStatistics, StreamReader
 
 
 logger = logging.getLogger(__name__)

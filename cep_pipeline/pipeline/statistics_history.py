@@ -21,9 +21,9 @@ from cep_pipeline.statistics.estimate import windowed_statistics
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.records import StatisticsRecord
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
-LONG = ("state", "windows")
+LONG = ("state",)
 
 
 @dataclass(frozen=True)

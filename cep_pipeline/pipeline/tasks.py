@@ -42,9 +42,9 @@ from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files, look_at_files
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
-from cep_pipeline.warehouse.drafts import Draft, Drafts
 from cep_pipeline.warehouse.layout import row_of, statistics_record
 from cep_pipeline.warehouse.records import RunRecord, RunStep
+from cep_pipeline.warehouse.units import Draft, Drafts
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream

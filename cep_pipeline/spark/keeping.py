@@ -332,7 +332,7 @@ class DayOfSet:
     @property
     def columns(self) -> pa.Schema:
         """The columns of the matches table."""
-        return self.directory.columns or MATCHES_SCHEMA
+        return MATCHES_SCHEMA
 
     @property
     def constants(self) -> dict[str, Any]:

@@ -10,11 +10,10 @@ together:
         matches = tables.draft_matches("market", day, [matches_path], fingerprint=matches_fingerprint)
         tables.publish(day, [draft.quarantine, draft.events, matches], lease=lease)
 
-A publication goes through these modules: `stream_tables` (what can be published), `drafts` (what a run reads until
-then), `leases` (one writer a day), `units` (records and fingerprints of what is published, and what is stale),
-`commits` (the new snapshots of all tables), `catalog` (their pointers and the records in one transaction of the
-`database`). `stream_reader` reads what is published, by `published_table`, each list of files as it was recorded;
-`layout` says how it is stored, `records` and `fingerprints` what it means; `maintenance` removes what no table uses and
-merges small files, `verification` checks what is published, `rebuilding` makes a lost catalog anew, and `rollback`
-brings an earlier version of a day back. `leases` also has the place that all of them share, which `warehouse` opens.
+A publication goes through these modules: `stream_tables` (what can be published), `leases` (one writer a day), `units`
+(drafts until then, the records of what is published, and what is stale), `catalog` (the new snapshots of all tables,
+their pointers and the records in one transaction of the `database`). `stream_tables` also reads what is published, by
+`published_table`, each list of files as it was recorded; `layout` says how it is stored, `records` what it means;
+`maintenance` removes what no table uses and merges small files, `verification` checks what is published, and
+`rebuilding` makes a lost catalog anew. `warehouse` has the place that all of them share.
 """

@@ -1,19 +1,26 @@
-"""The Iceberg catalog: it makes tables, and commits to several of them with what stands beside in the database."""
+"""The Iceberg catalog: it makes tables, and commits to several of them with what stands beside in the database.
+
+A commit replaces units of tables by exactly the given files, appends rows, or changes columns and properties. It is
+retried when another commit came first, planned anew on what that one left, so that any number of writers of different
+units all land. This module imports pyiceberg (1-2 s), and is imported on first use.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
-import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -23,23 +30,22 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, parquet_file_to_data_file
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
+from pyiceberg.table import StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertTableUUID,
-    TableRequirement,
-    TableUpdate,
-    update_table_metadata,
-)
-from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableUpdate, update_table_metadata
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import BusyError, CepError, DamagedError
+from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.storage import (
     damage_errors,
     make_durable,
@@ -49,21 +55,30 @@ from cep_pipeline.storage import (
     size_and_digest,
     storage_errors,
 )
-from cep_pipeline.warehouse.database import CATALOG_NAME, Database, create_together
+from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, Database, create_together
 from cep_pipeline.warehouse.layout import TableLayout
 from cep_pipeline.warehouse.published_table import (
     NamedFiles,
     PublishedTable,
-    Result,
-    is_recorded,
-    read_again,
+    day_of,
+    forget_files,
     record_files,
 )
 
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.units import Draft
+
 COMMIT_PATIENCE_S = 120.0
+MOST_SNAPSHOTS = 120
+LEAST_SNAPSHOTS = 80
+"""A commit to a table with more snapshots than MOST_SNAPSHOTS expires the oldest, down to LEAST_SNAPSHOTS."""
+PINNED_S = 600.0
+"""A snapshot that was current in this time is not expired by a commit: a reader may be pinned to it."""
+DEAD_AFTER_S = 3600.0
+"""A lease without a heartbeat for so long keeps no snapshot."""
 
 _TABLE_PROPERTIES = {
-    # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
+    # Conflicts are retried by `WarehouseCatalog.commit`, where the unit is planned anew on the newer table.
     "commit.retry.num-retries": "0",
     # A list of days reads the manifests that overlap it: some hundred files in each, in the order of their commits.
     "commit.manifest-merge.enabled": "true",
@@ -74,8 +89,8 @@ _TABLE_PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
 }
 
-Beside = Callable[[Connection], None]
-"""A write in the transaction of a commit; whatever it raises rolls the commit back."""
+Unit = Mapping[str, str | date]
+"""Partition column -> value, all of a table's: what is replaced at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +105,9 @@ class UnitTransaction(Transaction):
     300 snapshots that is half a second.
     """
 
-    def __init__(self, table: Table, autocommit: bool = False) -> None:
-        super().__init__(table, autocommit)
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
         self.added: list[str] = []
-        self.removed: list[str] = []
         self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
@@ -104,6 +118,12 @@ class UnitTransaction(Transaction):
             view = update_table_metadata(metadata, self._updates) if self._updates else metadata
             self._seen = (metadata, self._updates, view)
         return self._seen[2]
+
+
+Change = Callable[[Table, UnitTransaction], int | None]
+"""Puts a change into a transaction on the table; returns the id of the snapshot that it makes, if it makes one."""
+Beside = Callable[[Connection, Mapping[str, int | None]], None]
+"""A write in the transaction of a commit, by what the changes returned; whatever it raises rolls the commit back."""
 
 
 class WarehouseCatalog(SqlCatalog):
@@ -136,38 +156,44 @@ class WarehouseCatalog(SqlCatalog):
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(identifier, metadata, pointer, files, self)
 
-    def ensure_table(self, stream: str, layout: TableLayout) -> Table:
-        """Return a table, made if it is not there; its columns get the names that the layout has for them now.
+    @contextmanager
+    def errors(self, what: str) -> Iterator[None]:
+        """Turn errors of the catalog, its database and its storage into ones that say what to do."""
+        try:
+            with storage_errors(what), self.database.errors():
+                yield
+        except NoSuchTableError as error:
+            raise InputError(f"{what}: {error}") from error
 
-        A name that does not fit those of the published columns is an InputError. Columns that it lacks are added by
-        `add_columns`, when they get values.
+    def ensure_table(self, stream: str, layout: TableLayout) -> None:
+        """Make a table if it is not there, and give it the columns that the layout has for it now.
+
+        Columns get the names that they have in the layout, and those that lack are added. A name or a type that does
+        not fit those of the published columns is an InputError.
         """
-        with storage_errors(f"making table {stream}.{layout.name}"):
+
+        def fit(table: Table, transaction: UnitTransaction) -> None:
+            published = as_published(table)
+            renamed = published.renamed_columns(layout)
+            missing = [one for one in published.missing_columns(layout) if one.name not in renamed.values()]
+            added = _pyarrow_to_schema_without_ids(pa.schema(missing)).fields
+            with transaction.update_schema() as update:
+                # The files that are there keep the old names, which the table's name mapping lists for all readers.
+                for old, new in renamed.items():
+                    update.rename_column(old, new)
+                for field in added:
+                    update.add_column(field.name, field.field_type)
+
+        with self.errors(f"opening table {stream}.{layout.name}"):
             try:
                 self.load_table((stream, layout.name))
             except NoSuchTableError:
                 self._make_table(stream, layout)
-
-        def rename(table: PublishedTable, update: UpdateSchema) -> None:
-            # The files that are there keep the old names, which the table's name mapping lists for all readers.
-            for old, new in table.renamed_columns(layout).items():
-                update.rename_column(old, new)
-
-        return self._with_columns(stream, layout.name, rename)
+            self.commit(stream, {layout.name: fit})
 
     def _make_table(self, stream: str, layout: TableLayout) -> None:
-        """Make a table; where one of the name had files once, and the catalog does not name it, a DamagedError."""
-        from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-        from pyiceberg.partitioning import PartitionField, PartitionSpec
-        from pyiceberg.schema import assign_fresh_schema_ids
-        from pyiceberg.table.sorting import SortField, SortOrder
-        from pyiceberg.transforms import IdentityTransform
-
+        """Make a table, where no other process has just made it."""
         name = (stream, layout.name)
-        if is_recorded(self.database, *name):
-            if self.metadata_location(name) is not None:  # another process has just made it
-                return
-            raise DamagedError(f"catalog {self.database.name}", f"it has lost the table {'.'.join(name)}")
         schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
         ids = {field.name: field.field_id for field in schema.fields}
         partitions = (
@@ -176,7 +202,7 @@ class WarehouseCatalog(SqlCatalog):
         )
         sort = (SortField(ids[name], transform=IdentityTransform()) for name in layout.sort)
         mapping = {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
-        properties = {**_TABLE_PROPERTIES, **layout.properties, **mapping}
+        properties = {**_TABLE_PROPERTIES, **mapping}
         location = f"{self.properties['warehouse']}/{stream}/{layout.name}"
         # Two processes may make the same stream at once: whoever comes second takes what is there.
         with suppress(NamespaceAlreadyExistsError, sql.exc.IntegrityError):
@@ -188,144 +214,112 @@ class WarehouseCatalog(SqlCatalog):
         write_version_hint(made.metadata_location)
         digests = {made.metadata_location: read_digest(made.metadata_location)}
         with self.database.begin() as connection:
-            record_files(*name, location, digests, (), connection)
-
-    def set_properties(self, stream: str, name: str, properties: Mapping[str, str] = _TABLE_PROPERTIES) -> None:
-        """Give a table properties, as those that tables are made with now; where it has them, nothing is committed."""
-
-        def change(table: Table) -> None:
-            missing = {key: value for key, value in properties.items() if table.properties.get(key) != value}
-            if missing:
-                table.transaction().set_properties(missing).commit_transaction()
-
-        self.changed(stream, name, change)
-
-    def add_columns(self, stream: str, layout: TableLayout) -> None:
-        """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
-
-        A column of another type than the published one is an InputError.
-        """
-        self.set_properties(stream, layout.name, layout.properties)
-
-        def add(table: PublishedTable, update: UpdateSchema) -> None:
-            if added := table.missing_columns(layout):
-                from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-
-                for field in _pyarrow_to_schema_without_ids(pa.schema(added)).fields:
-                    update.add_column(field.name, field.field_type)
-
-        self._with_columns(stream, layout.name, add)
-
-    def _with_columns(self, stream: str, name: str, change: Callable[[PublishedTable, UpdateSchema], None]) -> Table:
-        """Change the columns of a table as it is published; a change of nothing commits nothing."""
-
-        def changed(table: Table) -> Table:
-            with table.update_schema() as update:
-                change(as_published(table), update)
-            return table
-
-        return self.changed(stream, name, changed)
-
-    def changed(self, stream: str, name: str, change: Callable[[Table], Result]) -> Result:
-        """Commit a change to a table as it is now, and again where another commit came first."""
-        for _ in patient_attempts(f"{stream}.{name}"):
-            with suppress(CommitFailedException):
-                return change(self.load_table((stream, name)))
-        raise AssertionError("patient_attempts either yields or raises")
-
-    def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table, and again where its metadata was replaced, and removed, before they could be read.
-
-        Metadata that is lost or damaged is a DamagedError.
-        """
-        return read_again(partial(super().load_table, identifier))
+            record_files(*name, location, digests, connection)
 
     def metadata_location(self, identifier: str | Identifier) -> str | None:
         """Return where the present metadata of a table is, without reading it; None: there is no such table."""
         query = sql.select(IcebergTables.metadata_location).where(*self._row(identifier))
         return next((row.metadata_location for row in self.database.rows(query)), None)
 
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        """Commit to one table, as pyiceberg asks for it; CommitFailedException where another commit came first."""
-        change = self._stage(table, requirements, updates)
-        self._swap([change], lambda _: None)
-        return CommitTableResponse.model_validate(
-            {"metadata": change.after.metadata, "metadata-location": change.after.metadata_location}
+    def commit(
+        self, stream: str, changes: Mapping[str, Change], beside: Beside = lambda connection, made: None
+    ) -> dict[str, int | None]:
+        """Commit changes of several tables, and what stands beside them, in one transaction of the database.
+
+        What each change returned is returned. After a conflict each change is planned again on what the other commit
+        has left. A change of nothing commits nothing.
+        """
+        names = ", ".join(f"{stream}.{name}" for name in changes)
+        deadline = time.monotonic() + COMMIT_PATIENCE_S
+        for attempt in itertools.count(1):
+            with self.errors(f"committing to {names} of the warehouse {self.properties['warehouse']}"):
+                made = self._attempt(stream, changes, beside)
+            if made is not None:
+                logger.debug("%s: committed snapshots %s, attempt %s", names, made, attempt)
+                return made
+            if time.monotonic() > deadline:
+                break
+            time.sleep(random.uniform(0.0, 0.02 * min(attempt, 20)))
+        raise BusyError(
+            f"{names}: other commits came first for {COMMIT_PATIENCE_S:.0f} s ({attempt} attempts). "
+            "Nothing of this one was published; run again when fewer runs publish at once"
         )
 
-    def commit_together(self, transactions: Sequence[UnitTransaction], beside: Beside) -> None:
-        """Commit transactions on different tables, with what stands beside them, in one transaction of the database.
-
-        Where another commit to one of them came first, nothing of any has changed: a CommitFailedException.
-        """
+    def _attempt(self, stream: str, changes: Mapping[str, Change], beside: Beside) -> dict[str, int | None] | None:
+        """Commit if no other commit comes first; None: one did, and nothing has changed."""
+        transactions = {name: UnitTransaction(self.load_table((stream, name))) for name in changes}
+        made: dict[str, int | None] = {}
+        for name, one in transactions.items():
+            made[name] = changes[name](one._table, one)
+            self._expire_beyond(stream, one)
+        # What a commit that fails has written is removed by `cep maintain`.
+        staged = [self._stage(one) for one in transactions.values() if one._updates]
         try:
-            changes = [
-                self._stage(
-                    one._table,
-                    (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
-                    one._updates,
-                    one.added,
-                    one.removed,
-                )
-                for one in transactions
-            ]
-            self._swap(changes, beside)
-        except CommitFailedException:
-            remove_uncommitted(transactions)
-            raise
-        for one, change in zip(transactions, changes, strict=True):
-            one._cleanup_uncommitted_manifests()
+            with self.engine.begin() as connection:
+                beside(connection, made)
+                # In one order, so that two that swap the same pointers wait for one another and never crosswise.
+                for change in sorted(staged, key=lambda one: one.after.name()):
+                    self._swap(change, connection)
+        except (CommitFailedException, sql.exc.SQLAlchemyError) as error:
+            if isinstance(error, CommitFailedException) or _gave_way(error):
+                return None
+            if not any(self._landed((stream, name), snapshot) for name, snapshot in made.items()):
+                raise
+        for change in staged:
+            write_version_hint(change.after.metadata_location)
+            change.transaction._cleanup_uncommitted_manifests()
             try:
-                self._delete_old_metadata(one._table.io, change.before.metadata, change.after.metadata)
+                self._delete_old_metadata(change.after.io, change.transaction._table.metadata, change.after.metadata)
             except OSError as error:  # it is committed; `cep maintain` removes what stays
-                logger.warning("old metadata of %s stays: %s", ".".join(change.before.name()), error)
+                logger.warning("old metadata of %s stays: %s", ".".join(change.after.name()), error)
+        return made
 
-    def _stage(
-        self,
-        table: Table,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
-        added: Sequence[str] = (),
-        removed: Sequence[str] = (),
-    ) -> _Change:
-        """Write the new metadata of a table, which nothing names yet; data files are added and removed by it.
+    def _stage(self, one: UnitTransaction) -> _Staged:
+        """Write the new metadata of a table, which nothing names yet.
 
         What the pointer will lead to is on the disk before it is swapped: the database survives a power cut, and must
         not come back naming files that did not.
         """
-        current = self.load_table(table.name())
-        staged = self._update_and_stage_table(current, table.name(), requirements, updates)
-        staged.metadata = _in_order_of_time(staged.metadata, current.metadata)
-        _check_nothing_is_lost(current, staged, updates)
+        requirements = (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid))
+        staged = self._update_and_stage_table(one._table, one._table.name(), requirements, one._updates)
+        staged.metadata = _in_order_of_time(staged.metadata, one._table.metadata)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
-        written = [staged.metadata_location, *_new_metadata_files(staged, updates)]
+        written = [staged.metadata_location, *_new_metadata_files(staged, one._updates)]
         make_durable(written)
-        digests = {path: read_digest(path) for path in written} | {path: _digest(path) for path in added}
-        return _Change(current, staged, digests, removed)
+        digests = {path: read_digest(path) for path in written} | {path: size_and_digest(path) for path in one.added}
+        return _Staged(one, staged, digests)
 
-    def _swap(self, changes: Sequence[_Change], beside: Beside) -> None:
-        """Do what stands beside, and swap the pointers of all tables: all of it, or nothing."""
-        with _yielding(changes), self.engine.begin() as connection:
-            beside(connection)
-            # In one order, so that two that swap the same pointers wait for one another and never crosswise.
-            for change in sorted(changes, key=lambda one: one.before.name()):
-                name = change.before.name()
-                record_files(name[0], name[1], change.after.location(), change.digests, change.removed, connection)
-                swapped = connection.execute(
-                    sql.update(IcebergTables)
-                    .where(*self._row(name), IcebergTables.metadata_location == change.before.metadata_location)
-                    .values(
-                        metadata_location=change.after.metadata_location,
-                        previous_metadata_location=change.before.metadata_location,
-                    )
-                )
-                if swapped.rowcount < 1:
-                    raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
+    def _swap(self, change: _Staged, connection: Connection) -> None:
+        """Let a table's pointer lead to its new metadata; CommitFailedException where another commit came first."""
+        name, before, after = change.after.name(), change.transaction._table.metadata_location, change.after
+        record_files(name[0], name[1], after.location(), change.digests, connection)
+        kept = {one.metadata_file for one in after.metadata.metadata_log}
+        gone = [one.metadata_file for one in change.transaction._table.metadata.metadata_log]
+        gone = [path for path in gone if path not in kept]
+        forget_files(name[0], name[1], after.location(), gone, connection)
+        swap = sql.update(IcebergTables).where(*self._row(name), IcebergTables.metadata_location == before)
+        swap = swap.values(metadata_location=after.metadata_location, previous_metadata_location=before)
+        if connection.execute(swap).rowcount < 1:
+            raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
 
-        for change in changes:
-            write_version_hint(change.after.metadata_location)
+    def _landed(self, name: tuple[str, str], snapshot_id: int | None) -> bool:
+        """True if a commit is there: the connection may have broken after the database had committed."""
+        try:
+            return snapshot_id is not None and self.load_table(name).snapshot_by_id(snapshot_id) is not None
+        except sql.exc.SQLAlchemyError:
+            return False
+
+    def _expire_beyond(self, stream: str, transaction: UnitTransaction) -> None:
+        """Expire the oldest snapshots with a commit where there are many: the metadata is written whole each time.
+
+        The files of an expired snapshot stay on the disk until `cep maintain` removes them.
+        """
+        table = transaction._table
+        if len(table.metadata.snapshots) > MOST_SNAPSHOTS and transaction._updates:
+            replaced = replaced_snapshots(self, stream, table, time.time, PINNED_S)
+            old = [snapshot.snapshot_id for snapshot in replaced[: len(table.metadata.snapshots) - LEAST_SNAPSHOTS]]
+            if old:
+                ExpireSnapshots(transaction).by_ids(old).commit()
 
     def _row(self, name: str | Identifier) -> tuple[sql.ColumnElement[bool], ...]:
         return (
@@ -335,55 +329,21 @@ class WarehouseCatalog(SqlCatalog):
         )
 
 
-def remove_uncommitted(transactions: Iterable[Transaction]) -> None:
-    """Remove the manifests and manifest lists that transactions have written and that will never be committed.
+@dataclass(frozen=True)
+class _Staged:
+    """A transaction on a table, its new metadata, which nothing names yet, and size and SHA-256 of its files."""
 
-    Where Ctrl-C came before one was written, there is nothing to remove, and nothing to warn of.
-    """
-    for transaction in transactions:
-        for producer in transaction._snapshot_producers:
-            written = producer._uncommitted_manifests, producer._written_manifests, producer._written_manifest_lists
-            for paths in written:
-                paths[:] = [path for path in paths if producer._io.new_input(path).exists()]
-            producer._clean_all_uncommitted()
+    transaction: UnitTransaction
+    after: StagedTable
+    digests: Mapping[str, tuple[int, str]]
 
 
-@contextmanager
-def _yielding(changes: Sequence[_Change]) -> Iterator[None]:
-    """Turn the error of a transaction that the database ended in favour of another one into CommitFailedException.
+def _gave_way(error: Exception) -> bool:
+    """True if the database ended a transaction in favour of another one: PostgreSQL says so by these two states.
 
     The two waited for one another, or could not be put in an order; nothing has changed.
     """
-    try:
-        yield
-    except sql.exc.DBAPIError as error:
-        if getattr(error.orig, "pgcode", None) not in _ENDED_FOR_ANOTHER:
-            raise
-        names = ", ".join(".".join(change.before.name()) for change in changes)
-        raise CommitFailedException(f"{names}: the database let another transaction go first") from error
-
-
-_ENDED_FOR_ANOTHER = ("40P01", "40001")
-"""States by which PostgreSQL says so: a deadlock, and a failure to put transactions in an order."""
-
-
-@dataclass(frozen=True)
-class _Change:
-    """A table as it is, and its new metadata, written and named by nothing yet.
-
-    With it come size and SHA-256 of the files that it adds, and the data files that it removes.
-    """
-
-    before: Table
-    after: StagedTable
-    digests: Mapping[str, tuple[int, str]]
-    removed: Sequence[str]
-
-
-@lru_cache(4096)
-def _digest(path: str) -> tuple[int, str]:
-    """Size and SHA-256 of a data file; a commit that is tried again does not read it again."""
-    return size_and_digest(path)
+    return getattr(getattr(error, "orig", None), "pgcode", None) in ("40P01", "40001")
 
 
 VERSION_HINT = "version-hint.text"
@@ -398,24 +358,17 @@ def write_version_hint(metadata_location: str) -> None:
     cannot be written is no reason to fail: what it tells of is published.
     """
     folder, _, name = metadata_location.rpartition("/")
-    text = name.removesuffix(".metadata.json").encode()
+    hint = f"{folder}/{VERSION_HINT}"
+    written = hint if "://" in folder else f"{folder}/.{VERSION_HINT}.{uuid.uuid4().hex[:8]}"
+    filesystem, path = open_filesystem(written)
     try:
-        if "://" in folder:  # an object appears whole, or not at all
-            filesystem, path = open_filesystem(f"{folder}/{VERSION_HINT}")
-            with filesystem.open_output_stream(path) as stream:
-                stream.write(text)
-            return
-        unfinished = Path(folder) / f".{VERSION_HINT}.{uuid.uuid4().hex[:8]}"
-        try:
-            with unfinished.open("wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(Path(folder) / VERSION_HINT)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(name.removesuffix(".metadata.json").encode())
+        if written != hint:  # an object appears whole, or not at all
+            make_durable([written])
+            Path(written).replace(hint)
     except OSError as error:
-        logger.warning("%s/%s is not up to date: %s; `cep maintain` writes it anew", folder, VERSION_HINT, error)
+        logger.warning("%s is not up to date: %s; `cep maintain` writes it anew", hint, error)
 
 
 def _in_order_of_time(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
@@ -439,40 +392,6 @@ def _in_order_of_time(metadata: TableMetadata, before: TableMetadata) -> TableMe
     return metadata.model_copy(update={"last_updated_ms": latest, "snapshots": snapshots, "snapshot_log": log})
 
 
-def _check_nothing_is_lost(before: Table, after: StagedTable, updates: Sequence[TableUpdate]) -> None:
-    """Refuse a snapshot that has not all files and rows of the one before but those that it says it removes.
-
-    The numbers of both are those that their manifest lists give for each manifest; what is removed and added is counted
-    over the files that the commit was given. A commit without a snapshot leaves the files as they were.
-    """
-    made = next((one.snapshot for one in updates if isinstance(one, AddSnapshotUpdate)), None)
-    if made is None:
-        if before.metadata.current_snapshot_id != after.metadata.current_snapshot_id:
-            raise CepError(f"{'.'.join(before.name())}: a commit without files would change which files are published")
-        return
-    said = made.summary.additional_properties if made.summary is not None else {}
-    was, now = (_files_and_rows(one, before.io) for one in (before.current_snapshot(), made))
-    for number, (what, added, removed) in enumerate(
-        (
-            ("files", "added-data-files", "deleted-data-files"),
-            ("rows", "added-records", "deleted-records"),
-        )
-    ):
-        expected = was[number] + int(said.get(added, 0)) - int(said.get(removed, 0))
-        if now[number] != expected:
-            raise DamagedError(
-                before.metadata_location,
-                f"a commit would leave {now[number]} {what} of {'.'.join(before.name())} where {expected} should be",
-            )
-
-
-def _files_and_rows(snapshot: Snapshot | None, files: FileIO) -> tuple[int, int]:
-    manifests = [] if snapshot is None else snapshot.manifests(files)
-    counted = [(one.added_files_count, one.existing_files_count) for one in manifests]
-    rows = [(one.added_rows_count, one.existing_rows_count) for one in manifests]
-    return sum(a or 0 for pair in counted for a in pair), sum(a or 0 for pair in rows for a in pair)
-
-
 def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> Iterator[str]:
     for update in updates:
         if isinstance(update, AddSnapshotUpdate):
@@ -489,15 +408,154 @@ def as_published(table: Table) -> PublishedTable:
         return PublishedTable(stream, name, table.metadata_location, table.metadata, table.io)
 
 
-def patient_attempts(what: str) -> Iterator[int]:
-    """Count attempts, with growing random pauses, until the patience for conflicts is over: then a BusyError."""
-    deadline = time.monotonic() + COMMIT_PATIENCE_S
-    attempt = 0
-    while time.monotonic() < deadline:
-        yield attempt
-        attempt += 1
-        time.sleep(random.uniform(0.0, 0.02 * min(attempt, 20)))
-    raise BusyError(
-        f"{what}: other commits came first for {COMMIT_PATIENCE_S:.0f} s ({attempt} attempts). "
-        "Nothing of this one was published; run again when fewer runs publish at once"
+class _Replacement(_OverwriteFiles, _MergeAppendFiles):
+    """A snapshot that deletes files and adds others, and merges small manifests as appending does.
+
+    pyiceberg's own overwriting leaves one manifest for each commit, and all of them are read by the next one.
+    """
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        """Leave manifests out that say only what earlier snapshots deleted."""
+        return [one for one in super()._existing_manifests() if _names_files(one)]
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merge manifests, but for what this snapshot deletes: the next commit leaves that out."""
+        deleted = [one for one in manifests if not _names_files(one)]
+        return super()._process_manifests([one for one in manifests if _names_files(one)]) + deleted
+
+
+def _names_files(manifest: ManifestFile) -> bool:
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+def replace_files(
+    transaction: UnitTransaction,
+    old: Sequence[DataFile],
+    new: Sequence[DataFile],
+    summary: Mapping[str, str] | None = None,
+) -> int:
+    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id."""
+    update = transaction.update_snapshot(snapshot_properties=dict(summary or {}))
+    operation = update.overwrite()._operation
+    replacement = _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {}))
+    with replacement:
+        for file in old:
+            replacement.delete_data_file(file)
+        for file in new:
+            replacement.append_data_file(file)
+    transaction.added += [file.file_path for file in new]
+    return replacement.snapshot_id
+
+
+def replace_units(
+    catalog: WarehouseCatalog,
+    stream: str,
+    units: Sequence[Draft],
+    run_id: str,
+    renew: Callable[[Connection], None],
+    published_at: float,
+) -> list[int]:
+    """Replace everything of some units of a stream by exactly the files of drafts, in all their tables at once.
+
+    Their records are written with them, as long as the lease is held that `renew` renews. The rows of each unit are
+    returned. Readers of the tables' history see `run_id`. A CepError says that a file does not belong there.
+    """
+    tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
+    found = [data_files(tables[one.table], one.unit, one.files) for one in units]
+    make_durable(file.file_path for files in found for file in files)
+    rows = [sum(file.record_count for file in files) for files in found]
+
+    def replaced(name: str) -> Change:
+        own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
+        said = {"cep.run": run_id, "cep.unit": ", ".join(" ".join(map(str, one.unit.values())) for one, _ in own)}
+        if prints := [one.fingerprint.digest for one, _ in own if one.fingerprint]:
+            said["cep.fingerprint"] = ", ".join(prints)
+
+        def change(table: Table, transaction: UnitTransaction) -> int:
+            published = as_published(table)
+            old = [file for one, _ in own for file in published.files_of(one.unit)]
+            return replace_files(transaction, old, [file for _, files in own for file in files], said)
+
+        return change
+
+    def beside(connection: Connection, snapshots: Mapping[str, int | None]) -> None:
+        renew(connection)  # first: its row stays locked until the commit is done
+        for one, number in zip(units, rows, strict=True):
+            one.write(connection, stream, run_id, published_at, snapshots[one.table], number)
+
+    catalog.commit(stream, {name: replaced(name) for name in tables}, beside)
+    return rows
+
+
+def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]:
+    """Return files of a unit, as a manifest names them, without those that have no rows.
+
+    A file that is missing, is not under the table's location, does not fit its columns, or has rows of another unit is
+    a CepError.
+    """
+    found = [one for path in paths if (one := _data_file(table, path, unit)) is not None]
+    if len({file.file_path for file in found}) < len(found):
+        double = next(path for index, path in enumerate(paths) if path in paths[:index])
+        raise CepError(f"{'.'.join(table.name())}: the same file was given twice: {double}")
+    return found
+
+
+def append_file(catalog: WarehouseCatalog, stream: str, table_name: str, path: str, beside: Beside) -> None:
+    """Append the rows of one file."""
+
+    def change(table: Table, transaction: UnitTransaction) -> int:
+        with transaction.update_snapshot().merge_append() as append:
+            append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+        transaction.added.append(path)
+        return append.snapshot_id
+
+    catalog.commit(stream, {table_name: change}, beside)
+
+
+def replaced_snapshots(
+    catalog: WarehouseCatalog, stream: str, table: Table, clock: Callable[[], float], pinned_s: float = 0.0
+) -> list[Snapshot]:
+    """Return the snapshots of a table that no run of now can be pinned to, the oldest first.
+
+    None was the current one in the last `pinned_s`. Runs pin events while they hold a lease: these snapshots had been
+    replaced before the oldest lease that lives was taken. Leases go by the clock of the database, and snapshots by
+    those of the hosts: only a length of time holds for both.
+    """
+    now = catalog.database.now(clock)
+    query = sql.select(sql.func.max(now - LEASES.c.acquired_at)).where(
+        LEASES.c.stream == stream, LEASES.c.heartbeat_at > now - DEAD_AFTER_S
     )
+    with catalog.engine.connect() as connection:
+        pinned_s = max(pinned_s, float(connection.execute(query).scalar_one() or 0.0))
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    pairs = itertools.pairwise(snapshots)
+    return [snapshot for snapshot, by in pairs if by.timestamp_ms < (clock() - pinned_s) * 1000]
+
+
+def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
+    name = ".".join(table.name())
+    if not path.startswith(f"{table.location()}/"):
+        raise CepError(f"{path}: not under the location of {name}, {table.location()}; write where its directory says")
+    filesystem, inner = open_filesystem(path)
+    try:
+        if pq.read_metadata(inner, filesystem=filesystem).num_rows == 0:
+            return None
+        file = parquet_file_to_data_file(table.io, table.metadata, path)
+    except FileNotFoundError as error:
+        raise CepError(f"{path}: the file to publish in {name} is not there; nothing was published") from error
+    except (ValueError, pa.ArrowException) as error:
+        raise CepError(
+            f"{path}: the file does not fit {name} ({error}); its columns and types must be those of the table and "
+            f"every row of {_unit_text(unit)}; nothing was published"
+        ) from error
+    for position, field in enumerate(table.spec().fields):
+        found, expected = file.partition[position], unit[field.name]
+        if isinstance(expected, date) and isinstance(found, int):
+            found = day_of(found)
+        if found != expected:
+            raise CepError(f"{path}: its rows are of {field.name} {found}, not of {expected}; nothing was published")
+    return file
+
+
+def _unit_text(unit: Unit) -> str:
+    return ", ".join(f"{column} {value}" for column, value in unit.items())

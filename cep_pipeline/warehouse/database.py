@@ -4,9 +4,6 @@ Beside Iceberg's own two tables it holds the leases, the record of every publish
 carry-out), the current plan of each pattern set, and the format version. The record of a unit is written in the
 transaction that swaps the Iceberg table's metadata pointer, so that neither is ever there without the other.
 
-A record carries a digest of its own row, since a database notices damage to its structure only. Records are written by
-`insert_record` and `change_records`, and whoever reads one asks `checked_record` first.
-
 On SQLite a transaction begins at its first writing statement, and from there on excludes all other writers; on
 PostgreSQL a written row is locked until the end. Every transaction here therefore writes first what it relies on, and
 reads after.
@@ -16,12 +13,9 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,8 +24,8 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
 
-from cep_pipeline.errors import FROM_A_BACKUP, BusyError, CepError, DamagedError, InputError
-from cep_pipeline.storage import PRIVATE_FILE, digest_of
+from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.storage import PRIVATE_FILE
 from cep_pipeline.warehouse.layout import FORMAT_VERSION
 
 CATALOG_NAME = "cep"
@@ -62,8 +56,8 @@ LEASES = _table(
     acquired_at=sql.Double,
     heartbeat_at=sql.Double,
 )
-"""The leases that are held. `process` tells the process from others of its pid; rows of older versions have none."""
-LEASES.append_column(sql.Column("process", _NAME))
+"""The leases that are held. `place` is where the process ids of the holder are known; null where no system tells."""
+LEASES.append_column(sql.Column("place", _NAME))
 
 PUBLISHED = _table(
     "cep_published",
@@ -76,29 +70,14 @@ PUBLISHED = _table(
     counts=sql.Text,
     carry_out=sql.Text,
     carry_out_digest=sql.String(32),
-    digest=sql.String(32),
 )
-
-REPLACED = sql.Table(
-    "cep_replaced",
-    _metadata,
-    *(
-        sql.Column(one.name, one.type, primary_key=one.primary_key or one.name == "snapshot_id", nullable=False)
-        for one in PUBLISHED.c
-    ),
-)
-"""Records of units that have been replaced: what `cep rollback` goes back to, as long as their snapshots are there."""
 
 CURRENT_PLANS = _table(
     "cep_current_plans",
     ["stream", "pattern_set"],
     version=sql.BigInteger,
     changed_at=sql.Double,
-    digest=sql.String(32),
 )
-
-SEALED = (PUBLISHED, REPLACED, CURRENT_PLANS)
-"""The tables whose rows carry a digest of themselves."""
 
 POINTERS = sql.table(
     "iceberg_tables",
@@ -109,75 +88,8 @@ POINTERS = sql.table(
 FILES = _table("cep_files", ["stream", "table_name", "path"], size=sql.BigInteger, sha256=sql.String(64))
 """The files that commits added, data and metadata: what was written. Paths are relative to the table's location."""
 
-DAMAGES = _table("cep_damages", ["stream", "table_name", "path"], pattern_set=_NAME, day=sql.String(10), what=sql.Text)
-"""Damaged data files of published units, as `cep verify` has found them; a commit that replaces one removes it."""
-
-
 RECORDS = tuple(_metadata.sorted_tables)
 """All tables of the catalog's database that are not Iceberg's own."""
-
-
-# -- records and their digests -----------------------------------------------------------------------------------------
-
-
-def sealed(table: sql.Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a table with its digest. What a unit hands on has a digest of its own, which is part of it."""
-    content = {
-        column.name: float(row[column.name]) if isinstance(column.type, sql.Double) else row[column.name]
-        for column in table.c
-        if column.name not in ("carry_out", "digest")
-    }
-    return {**row, "digest": digest_of(content)}
-
-
-def insert_record(connection: Connection, table: sql.Table, row: Mapping[str, Any]) -> None:
-    """Write a row with its digest."""
-    connection.execute(sql.insert(table), [sealed(table, row)])
-
-
-def change_records(
-    database: str,
-    connection: Connection,
-    table: sql.Table,
-    chosen: Sequence[sql.ColumnElement[bool]],
-    changes: Mapping[str, Any],
-) -> int:
-    """Change the chosen rows, and their digests with them; returns how many are chosen."""
-    rows = connection.execute(sql.select(table).where(*chosen).with_for_update()).all()
-    for row in rows:
-        made = sealed(table, {**checked_record(database, table, row)._mapping, **changes})
-        key = [column == row._mapping[column.name] for column in table.primary_key]
-        connection.execute(sql.update(table).where(*key).values(**made))
-    return len(rows)
-
-
-def is_sound(table: sql.Table, row: Row[Any] | Mapping[str, Any]) -> bool:
-    """Return True if a row is what its digest says."""
-    content = row if isinstance(row, Mapping) else row._asdict()
-    try:
-        return bool(sealed(table, content)["digest"] == content["digest"])
-    except (TypeError, ValueError, OverflowError):  # damage has made something else of a number
-        return False
-
-
-def checked_record(database: str, table: sql.Table, row: Row[Any]) -> Row[Any]:
-    """Return a row that is what its digest says; any other row is a DamagedError that says what to do."""
-    if is_sound(table, row):
-        return row
-    what, remedy = _DAMAGED_RECORDS[table.name]
-    named = {
-        name: str(row._mapping[name]) for name in ("stream", "day", "table_name", "pattern_set") if name in row._mapping
-    }
-    of = " ".join(value for value in named.values() if value)
-    raise DamagedError(f"catalog {database}", f"{what} of {of} is not what its digest says", remedy.format(**named))
-
-
-_DAMAGED_RECORDS = {
-    PUBLISHED.name: ("the record", "`cep run --stream {stream} --stale` makes it again"),
-    REPLACED.name: ("an earlier record", FROM_A_BACKUP),
-    CURRENT_PLANS.name: ("the record of the current plan", "`cep run --stream {stream}` takes the latest plan instead"),
-}
-"""Table -> the name of its records, and what mends one."""
 
 
 class Database:
@@ -219,50 +131,27 @@ class Database:
         with self.errors():
             return sql.inspect(self.engine).has_table(POINTERS.name)
 
-    def is_sound(self) -> bool:
-        """Return True if the records of units and current plans are what their digests say."""
-        return all(
-            is_sound(table, row)
-            for table in (PUBLISHED, CURRENT_PLANS)
-            for row in self.rows(sql.select(*(one for one in table.c if one.name != "carry_out")))
-        )
-
-    def location(self) -> str | None:
-        """Return the location of the warehouse that the database belongs to; None where it is empty."""
-        return self._settings().get("location")
-
     def _settings(self) -> dict[str, str]:
         with self.errors():
             self._create_tables()
         return {row.name: row.value for row in self.rows(sql.select(SETTINGS))}
 
     def _check_settings(self, location: str | None) -> None:
+        if location is not None and not self._settings():
+            expected = {"format_version": str(FORMAT_VERSION), "location": location}
+            rows = [{"name": name, "value": value} for name, value in expected.items()]
+            # Another process may write them at the same time.
+            with self.errors(), suppress(exc.IntegrityError), self.engine.begin() as connection:
+                connection.execute(sql.insert(SETTINGS), rows)
         found = self._settings()
         if not found:
-            if location is None:
-                return
-            expected = {"format_version": str(FORMAT_VERSION), "location": location}
-            try:
-                with self.begin() as connection:
-                    connection.execute(sql.insert(SETTINGS), [{"name": n, "value": v} for n, v in expected.items()])
-            except CepError as error:
-                if not isinstance(error.__cause__, exc.IntegrityError):
-                    raise
-                self._check_settings(location)  # another process has just written them
             return
         version = found.get("format_version", "")
-        if not version.isdigit() or int(version) > FORMAT_VERSION:
+        if version != str(FORMAT_VERSION):
             raise InputError(
                 f"catalog {self.name}: it has format version {version}, and this version of cep-pipeline knows "
-                f"{FORMAT_VERSION}; install the newer version that made it, or use another warehouse"
+                f"{FORMAT_VERSION}; install the version that made it, or use another warehouse"
             )
-        if int(version) < FORMAT_VERSION:
-            if self.read_only:
-                raise InputError(
-                    f"catalog {self.name}: an older version of cep-pipeline made it, and it can only be read here; run "
-                    "any command once, such as `cep status`, as a user who may write it"
-                )
-            self._add_digests()
         if location not in (None, found.get("location")):
             raise InputError(
                 f"catalog {self.name}: it belongs to the warehouse at {found.get('location')}, not to {location}. "
@@ -281,76 +170,16 @@ class Database:
 
     def _create_tables(self) -> None:
         # A run that died while it made them may have left some.
-        inspector = sql.inspect(self.engine)
-        if self.read_only:
-            return
-        if not _metadata.tables.keys() <= set(inspector.get_table_names()):
+        there = set(sql.inspect(self.engine).get_table_names())
+        if not self.read_only and not _metadata.tables.keys() <= there:
             create_together(lambda: _metadata.create_all(self.engine))
-        elif all(column["name"] != "process" for column in inspector.get_columns(LEASES.name)):
-            create_together(self._add_process)
-
-    def _add_process(self) -> None:
-        """Give the leases of an older version the column that they lack."""
-        if any(column["name"] == "process" for column in sql.inspect(self.engine).get_columns(LEASES.name)):
-            return
-        self._execute(sql.text(f"ALTER TABLE {LEASES.name} ADD COLUMN process VARCHAR(255)"))
-
-    def _add_digests(self) -> None:
-        """Give the records of an older version their digests; one that was killed here does it again."""
-        inspector = sql.inspect(self.engine)
-        with self.errors():
-            for table in SEALED:
-                if any(column["name"] == "digest" for column in inspector.get_columns(table.name)):
-                    continue
-                statement = sql.text(f"ALTER TABLE {table.name} ADD COLUMN digest VARCHAR(32)")
-                create_together(partial(self._execute, statement))
-        with self.begin() as connection:
-            version = sql.update(SETTINGS).where(SETTINGS.c.name == "format_version")
-            connection.execute(version.values(value=str(FORMAT_VERSION)))
-            for table in SEALED:
-                for row in connection.execute(sql.select(table)).all():
-                    key = [column == row._mapping[column.name] for column in table.primary_key]
-                    digest = sealed(table, row._asdict())["digest"]
-                    connection.execute(sql.update(table).where(*key).values(digest=digest))
-
-    def _execute(self, statement: sql.TextClause) -> None:
-        with self.engine.begin() as connection:
-            connection.execute(statement)
-
-
-class _Connection(sqlite3.Connection):
-    """A connection whose end is also that of what it was asked.
-
-    A query that Ctrl-C broke off, of which the traceback still holds the cursor, would keep the file locked.
-    """
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._asked = weakref.WeakSet[sqlite3.Cursor]()
-
-    def cursor(self, *given: Any) -> Any:
-        made = super().cursor(*given)
-        self._asked.add(made)
-        return made
-
-    def rollback(self) -> None:
-        self._end()
-        super().rollback()
-
-    def close(self) -> None:
-        self._end()
-        super().close()
-
-    def _end(self) -> None:
-        for cursor in list(self._asked):
-            cursor.close()
 
 
 def _reached(uri: str | URL) -> tuple[URL, Engine]:
     """Return the address of a database, and how it is reached from here; an InputError says that it is no address."""
     try:
         url = make_url(uri)
-        waits = {"timeout": SQLITE_WAIT_S, "factory": _Connection} if url.get_backend_name() == "sqlite" else {}
+        waits = {"timeout": SQLITE_WAIT_S} if url.get_backend_name() == "sqlite" else {}
         address = _for_reading(url) if _is_read_only(url) else url
         return url, sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
     except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:

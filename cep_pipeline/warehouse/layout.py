@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +17,10 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY, QUARANTINE_SCHEMA
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.storage import canonical_json
-from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep, StatisticsRecord
 
-FORMAT_VERSION = 2
-"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database.
-
-Version 2 gives the records of the database digests; a catalog of version 1 gets them when it is opened.
-"""
+FORMAT_VERSION = 3
+"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
 SCRATCH = "scratch"
 """Folder of a warehouse for what runs write on the way; not a stream."""
 COMPRESSED = "compressed"
@@ -55,8 +51,7 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         ),
         "match_id": (
             pa.uuid(),
-            "Id of the match: the same events and the same statement give the same id in every run. Text where the "
-            "table is older than ids that are UUIDs.",
+            "Id of the match: the same events and the same statement give the same id in every run.",
         ),
         "start_ts": (UTC_MICROSECONDS, "Time of the first event of the match."),
         "end_ts": (UTC_MICROSECONDS, "Time of the last event of the match."),
@@ -107,7 +102,6 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             pa.string(),
             "What the statistics were made from, as JSON: window, error bound, digests of events and patterns.",
         ),
-        "windows": (pa.string(), "Statistics of single windows in rows of older versions, as a JSON list."),
         "observed": (pa.string(), "What detection counted on the day, as JSON; null before detection."),
     },
     "plans": {
@@ -178,8 +172,6 @@ def without_composed(columns: pa.Schema) -> pa.Schema:
     return columns.remove(columns.get_field_index("composed"))
 
 
-OF_MATCHES = {"cep.ids-version": str(IDS_VERSION)}
-"""Property of the matches table: the version of the ids of days that are published now; records tell each day's."""
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
 """Columns of matches that gain from a dictionary; ids and seqs do not."""
 
@@ -204,13 +196,12 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Columns, identity partitions and sort order of one table, and properties of its own."""
+    """Columns, identity partitions and sort order of one table."""
 
     name: str
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
 
     def meaning(self, column: str) -> str | None:
         """Return the meaning of a column, None for an attribute of events."""
@@ -225,7 +216,7 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
         TableLayout("statistics", _schema("statistics"), ("pattern_set", DAY)),
         TableLayout("plans", _schema("plans")),
         TableLayout("decisions", _schema("decisions")),
-        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",), OF_MATCHES),
+        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",)),
         TableLayout(SUMMARIES, _schema(SUMMARIES), ("pattern_set", "final_day"), ("pattern",)),
         TableLayout("runs", _schema("runs")),
     )
@@ -285,19 +276,9 @@ def decision_record(row: Mapping[str, Any]) -> Decision:
 
 
 def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
-    """Return the record of a row; columns that an older version did not write are as if nothing was recorded.
-
-    A text of the row that is no JSON is an InputError.
-    """
-    what = f"statistics of {row['day']} of pattern set {row['pattern_set']!r}"
-    again = f"make them again: cep run --steps statistics --redo --day {row['day']}"
-    content = dict(row)
-    for column in ("snapshot", "basis", "windows", "observed"):
-        try:
-            content = _parsed(content, column)
-        except ValueError as error:
-            raise InputError(f"{what}: the column {column} is no JSON ({error}); {again}") from error
-    return StatisticsRecord(**{**content, "basis": content["basis"] or {}, "windows": tuple(content["windows"] or ())})
+    """Return the record of a row."""
+    content = _parsed(row, "snapshot", "basis", "observed")
+    return StatisticsRecord(**{**content, "basis": content["basis"] or {}})
 
 
 def _parsed(row: Mapping[str, Any], *columns: str) -> Row:

@@ -2,7 +2,7 @@
 
 A lease is a row in the catalog's database. Its holder renews the heartbeat from a thread; a row without a heartbeat
 for the time-out belongs to a run that died, and the next one takes it over. The row also says which process holds it: a
-process on the same machine sees that it is dead, and takes the lease over at once. Publishing renews the row in the
+process on the same machine sees that it is gone, and takes the lease over at once. Publishing renews the row in the
 very transaction that commits: a run that has lost its lease in the meantime cannot commit, and one that commits cannot
 lose it before it is done.
 
@@ -83,7 +83,7 @@ class Lease:
         self._clock = clock
         self._timeout_s = timeout_s
         self._token = uuid.uuid4().hex
-        self._lost = False
+        self.lost = False
         self._stop = threading.Event()
         self.taken_from = self._acquire()
         self._thread = threading.Thread(target=self._beat, name=f"lease {stream} {unit}", daemon=True)
@@ -109,18 +109,12 @@ class Lease:
         self._thread.join()
         with self._database.begin() as connection:
             connection.execute(sql.delete(LEASES).where(*self._mine()))
-        self._lost = True
+        self.lost = True
 
     def check(self) -> None:
         """Renew the lease; a BusyError says that it is no longer held."""
         with self._database.begin() as connection:
             self.renew(connection)
-
-    def look(self) -> None:
-        """Raise a BusyError if the lease is lost, before work that could not be committed; writes nothing."""
-        with self._database.begin() as connection:
-            if connection.execute(sql.select(LEASES.c.token).where(*self._mine())).one_or_none() is None:
-                raise self._gone(connection)
 
     def renew(self, connection: Connection) -> None:
         """Renew the lease (BusyError: it is lost) within a transaction, whose commit then depends on it."""
@@ -129,7 +123,7 @@ class Lease:
             raise self._gone(connection)
 
     def _gone(self, connection: Connection) -> BusyError:
-        self._lost = True
+        self.lost = True
         holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
         now = f"; now {_describe(holder)}" if holder else ""
         return BusyError(
@@ -137,11 +131,6 @@ class Lease:
             f"run was published after that; it had sent no heartbeat for {self._timeout_s:.0f} s (was the machine "
             "asleep or overloaded?). Run again when the other run has ended"
         )
-
-    @property
-    def lost(self) -> bool:
-        """True if it is known that the lease is no longer held."""
-        return self._lost
 
     def _mine(self) -> tuple[sql.ColumnElement[bool], ...]:
         return (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit, LEASES.c.token == self._token)
@@ -175,7 +164,7 @@ class Lease:
             "run_id": self.run_id,
             "acquired_at": self._now,
             "heartbeat_at": self._now,
-            "process": _process(os.getpid()),
+            "place": _place(),
         }
         over = sql.or_(LEASES.c.heartbeat_at < self._now - self._timeout_s, LEASES.c.token == dead)
         mine = (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit)
@@ -198,7 +187,7 @@ class Lease:
             try:
                 self.check()
             except BusyError as error:
-                if self._lost:
+                if self.lost:
                     logger.error("%s", error)
                     return
                 logger.warning("heartbeat of %s %s missed: %s", self.stream, self.unit, error)
@@ -215,45 +204,26 @@ def holder_of(row: Row[Any], *, expired: bool) -> LeaseHolder:
 def is_dead(holder: Row[Any]) -> bool:
     """Return True if the process that holds a lease is known to be dead; of another machine nothing is known.
 
-    A process id is given again to other processes; the time at which a process started tells them apart.
+    A process id may have been given again to another process: then the lease is free when it runs out.
     """
-    where, _, started = (holder.process or "").rpartition(" ")
-    if not where or where != _where():
+    if holder.place is None or holder.place != _place():
         return False
     try:
         os.kill(holder.pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        pass  # of another user
-    now = _process(holder.pid)
-    return now is not None and now != f"{where} {started}"
+    except PermissionError:  # of another user
+        return False
+    return False
 
 
 @cache
-def _where() -> str | None:
-    """The boot of this machine and the namespace of its processes; None where the system does not tell."""
+def _place() -> str | None:
+    """The boot of this machine and the namespace of its process ids; None where the system does not tell."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return " ".join([boot, *(str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "time"))])
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return None
-
-
-def _process(pid: int) -> str | None:
-    """Tell a process of this machine apart from all others, dead ones too; None where the system does not tell."""
-    try:
-        # The second field is the command in brackets; it may have any characters.
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    where = _where()
-    started = "dead" if state in "ZX" else fields[_STARTED]
-    return None if where is None else f"{where} {started}"
-
-
-_STARTED = 18
-"""Place of the start of a process, in ticks since the boot, among the fields behind its state."""
 
 
 def _select(stream: str, unit: str) -> sql.Select[Any]:
@@ -279,7 +249,12 @@ class Store:
     """
 
     def __init__(
-        self, location: str, database: Database, *, clock: Callable[[], float], lease_timeout_s: float
+        self,
+        location: str,
+        database: Database,
+        *,
+        clock: Callable[[], float] = time.time,
+        lease_timeout_s: float = LEASE_TIMEOUT_S,
     ) -> None:
         self.location = location
         self.database = database

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import sqlalchemy as sql
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -28,23 +27,27 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
-    conform,
     folder_name,
     make_durable,
-    names_in_file,
     open_data_file,
     open_filesystem,
-    open_parquet,
+    read_data_file,
     remove_file,
     storage_errors,
     stored_files,
     written,
 )
-from cep_pipeline.warehouse import commits, units
-from cep_pipeline.warehouse.catalog import VERSION_HINT, UnitTransaction, as_published, write_version_hint
-from cep_pipeline.warehouse.database import DAMAGES, FILES
+from cep_pipeline.warehouse import units
+from cep_pipeline.warehouse.catalog import (
+    VERSION_HINT,
+    UnitTransaction,
+    as_published,
+    replace_files,
+    replaced_snapshots,
+    write_version_hint,
+)
 from cep_pipeline.warehouse.layout import REPEATING_IN_MATCHES, SCRATCH, UNIT_TABLES, day_column
-from cep_pipeline.warehouse.published_table import bound
+from cep_pipeline.warehouse.published_table import bound, forget_files
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.units import opened_tables
 
@@ -79,7 +82,7 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
         for _, table_name in sorted(warehouse.catalog.list_tables(stream)):
             name = f"{stream}.{table_name}"
             try:
-                with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
+                with warehouse.catalog.errors(f"maintaining {name}"):
                     by_table[name] = _maintain_table(
                         warehouse, stream, table_name, now - grace_s, now - keep_snapshots_s, file_rows
                     )
@@ -102,13 +105,10 @@ def _maintain_table(
         table = tables[table_name]
         rows = units.rows_by_unit(table, table.files(day_column(table_name)))
         units.check_rows(table, rows, units.recorded_rows(records[table_name]))
-    warehouse.catalog.set_properties(stream, table_name)
     expired = _expire(warehouse, stream, table_name, older_than_s=snapshots_before_s)
     removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)
     # Last: what is merged now is removed by the next maintenance, since a run may read it.
     merged = _compact(warehouse.catalog, stream, table_name, file_rows)
-    kept = warehouse.catalog.load_table((stream, table_name)).metadata.snapshots
-    units.forget_replaced(warehouse.database, stream, table_name, [one.snapshot_id for one in kept])
     logger.info("%s.%s: %s snapshots expired, %s orphaned files removed", stream, table_name, expired, len(removed))
     return {**_removed(removed), "expired_snapshots": expired, "merged_files": merged}
 
@@ -127,20 +127,16 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
 
 
 def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
-    def expire(table: Table) -> int:
-        now = warehouse.clock()
-        # A snapshot that a run of now may be pinned to was the current one under its lease.
-        leased_s = commits.lease_age_s(warehouse.catalog, stream, warehouse.clock)
-        old = [
-            snapshot.snapshot_id
-            for snapshot, by in commits.replaced_snapshots(table)
-            if snapshot.timestamp_ms < older_than_s * 1000 and by.timestamp_ms < (now - leased_s) * 1000
-        ]
-        if old:
-            ExpireSnapshots(UnitTransaction(table, autocommit=True)).by_ids(old).commit()
-        return len(old)
+    old: list[int] = []
 
-    return warehouse.catalog.changed(stream, table_name, expire)
+    def expire(table: Table, transaction: UnitTransaction) -> None:
+        replaced = replaced_snapshots(warehouse.catalog, stream, table, warehouse.clock)
+        old[:] = [one.snapshot_id for one in replaced if one.timestamp_ms < older_than_s * 1000]
+        if old:
+            ExpireSnapshots(transaction).by_ids(old).commit()
+
+    warehouse.catalog.commit(stream, {table_name: expire})
+    return len(old)
 
 
 def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
@@ -156,41 +152,14 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     ]
     for path in orphans:
         remove_file(path)
-    _forget_files(warehouse, stream, table_name)
+    with warehouse.database.begin() as connection:
+        forget_files(stream, table_name, location, orphans, connection)
     return [candidates[path] for path in orphans]
 
 
 def _written_s(file: pafs.FileInfo) -> float:
     """Return the time at which a file was written, in seconds since the epoch."""
     return float(file.mtime_ns / 1e9)
-
-
-def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
-    """Forget the digests of files that are neither there nor named, and damages of files that are no longer read.
-
-    A file that is named and not there is a damage.
-    """
-    start = len(warehouse.table_location(stream, table_name)) + 1
-
-    def recorded_in(records: sql.Table) -> set[str]:
-        query = sql.select(records.c.path).where(records.c.stream == stream, records.c.table_name == table_name)
-        return {row.path for row in warehouse.database.rows(query)}
-
-    # Those that a commit or `cep verify` adds from now on are not among the recorded ones.
-    digests, damaged = recorded_in(FILES), recorded_in(DAMAGES)
-    table = warehouse.catalog.load_table((stream, table_name))
-    there = stored_files(warehouse.table_location(stream, table_name)).keys()
-    read = {task.file.file_path for task in table.scan().plan_files()} if damaged else set()
-    for records, paths, kept in (
-        (FILES, digests, there | as_published(table).named_files()),
-        (DAMAGES, damaged, read),
-    ):
-        gone = paths - {path[start:] for path in kept}
-        unit = (records.c.stream == stream, records.c.table_name == table_name)
-        if gone:
-            with warehouse.database.begin() as connection:
-                one = sql.delete(records).where(*unit, records.c.path == sql.bindparam("gone"))
-                connection.execute(one, [{"gone": path} for path in gone])
 
 
 def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
@@ -253,9 +222,9 @@ def _replace(
         there = {task.file.file_path for task in table.scan().plan_files()}
         ready = [(group, path) for group, path in merged if there.issuperset(file.file_path for file in group)]
         new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready]
-        return commits.replace_files(transaction, [file for group, _ in ready for file in group], new)
+        return replace_files(transaction, [file for group, _ in ready for file in group], new)
 
-    commits.commit(catalog, stream, table_name, change)
+    catalog.commit(stream, {table_name: change})
 
 
 def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[DataFile]]:
@@ -284,7 +253,7 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
 def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:
     """Return the files of a unit as one file, in the order of their paths, where they are small.
 
-    The given ones stay on the disk until what was made of them is published: a task that publishes is repeatable.
+    The given ones stay on the disk until `cep maintain` removes them: a task that publishes is repeatable.
     """
     if len(set(files)) < max(2, len(files)):
         return list(files)
@@ -304,32 +273,7 @@ def rewrite_files(paths: Sequence[str], table_name: str, columns: pa.Schema) -> 
     first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
     dictionaries = REPEATING_IN_MATCHES if table_name == "matches" else None
+    rows = pa.concat_tables(read_data_file(path, columns) for path in paths)
     with open_data_file(target, columns, dictionaries=dictionaries) as writer:
-        for rows in _row_groups(_pieces(paths, columns)):
-            writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
     return written(target)
-
-
-def _pieces(paths: Sequence[str], columns: pa.Schema) -> Iterator[pa.Table]:
-    """Read files row group by row group, as these columns; a column that a file lacks is null."""
-    for path in paths:
-        with open_parquet(path) as file:
-            names = names_in_file(columns, file.schema_arrow.names)
-            for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
-                yield conform(pa.Table.from_batches([batch]), columns)
-
-
-def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Full row groups, and a last one that is smaller."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for piece in pieces:
-        waiting.append(piece)
-        rows += piece.num_rows
-        if rows >= ROW_GROUP_ROWS:
-            whole = pa.concat_tables(waiting)
-            full = rows - rows % ROW_GROUP_ROWS
-            yield whole.slice(0, full)
-            waiting, rows = [whole.slice(full)], rows - full
-    if rows:
-        yield pa.concat_tables(waiting)

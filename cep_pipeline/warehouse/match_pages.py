@@ -17,12 +17,12 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.timestamps import moved
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group
-from cep_pipeline.warehouse.stream_reader import bounds_in
+from cep_pipeline.warehouse.stream_tables import bounds_in
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.questions.match_checks import Explanation
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamReader
 
 MOST_LOOKED_AT = 2_000_000
 """Rows that are looked at for one page, so that a rare value does not keep a reader waiting."""

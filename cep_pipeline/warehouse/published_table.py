@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import reduce
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -32,14 +32,15 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
 )
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, ListType, StructType
 from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import CepError, DamagedError, InputError
+from cep_pipeline.errors import DamagedError, InputError
+from cep_pipeline.events.columns import DAY
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.storage import (
     damage_errors,
@@ -49,16 +50,13 @@ from cep_pipeline.storage import (
     read_whole,
     with_former_names,
 )
-from cep_pipeline.warehouse.database import DAMAGES, FILES, Database
+from cep_pipeline.warehouse.database import FILES, Database
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.layout import TableLayout
 
 _PATHS_A_STATEMENT = 500
-_READ_AGAIN = 4
-
-Result = TypeVar("Result")
 
 Recorded = tuple[int, str]
 """Size in bytes and SHA-256 of a file."""
@@ -102,7 +100,7 @@ class NamedFiles(FileIO):
             return None
         inner = path.rpartition(f"/{self._stream}/{self._table}/")[2]
         query = sql.select(FILES.c.size, FILES.c.sha256).where(
-            *_of_table(FILES, self._stream, self._table), FILES.c.path == inner
+            *_of_table(self._stream, self._table), FILES.c.path == inner
         )
         return next(((row.size, row.sha256) for row in self._database.rows(query)), None)
 
@@ -130,42 +128,32 @@ def digest_of_bytes(content: bytes) -> Recorded:
     return len(content), hashlib.sha256(content).hexdigest()
 
 
-def is_recorded(database: Database, stream: str, table: str) -> bool:
-    """Return True if a commit has ever recorded a file of a table."""
-    query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table)).limit(1)
-    return bool(database.rows(query))
-
-
 def record_files(
     stream: str,
     table_name: str,
     location: str,
     added: Mapping[str, Recorded],
-    removed: Sequence[str],
     connection: Connection,
 ) -> None:
-    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended.
-
-    No path is used twice: a file that is recorded already was written once, and its record stays.
-    """
+    """Record size and SHA-256 of files that a commit adds."""
     start = len(location) + 1
-    rows = {
-        path[start:]: {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
-        for path, (size, sha256) in added.items()
-    }
-    for paths in _some_at_a_time(rows):
-        query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table_name), FILES.c.path.in_(paths))
-        recorded = set(connection.execute(query).scalars())
-        if new := [rows[path] for path in paths if path not in recorded]:
-            connection.execute(sql.insert(FILES), new)
-    for paths in _some_at_a_time([path[start:] for path in removed]):
-        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path.in_(paths))
-        connection.execute(sql.delete(DAMAGES).where(*mended))
+    of_table = {"stream": stream, "table_name": table_name}
+    rows = [{**of_table, "path": path[start:], "size": size, "sha256": sha} for path, (size, sha) in added.items()]
+    # A draft that is published once more, after a kill, has files that are recorded already.
+    forget_files(stream, table_name, location, added.keys(), connection)
+    if rows:
+        connection.execute(sql.insert(FILES), rows)
+
+
+def forget_files(stream: str, table_name: str, location: str, gone: Collection[str], connection: Connection) -> None:
+    """Forget size and SHA-256 of files that are removed."""
+    for paths in _some_at_a_time([path[len(location) + 1 :] for path in gone]):
+        connection.execute(sql.delete(FILES).where(*_of_table(stream, table_name), FILES.c.path.in_(paths)))
 
 
 def recorded_files(database: Database, stream: str, table_name: str, location: str) -> dict[str, Recorded]:
     """Return the size and the SHA-256 of each file of a table, as far as they were recorded."""
-    rows = database.rows(sql.select(FILES).where(*_of_table(FILES, stream, table_name)))
+    rows = database.rows(sql.select(FILES).where(*_of_table(stream, table_name)))
     return {f"{location}/{row.path}": (row.size, row.sha256) for row in rows}
 
 
@@ -178,8 +166,8 @@ def check_recorded(path: str, found: Recorded, recorded: Recorded | None) -> Non
     raise DamagedError(path, "its SHA-256 is not the one that was recorded when it was written")
 
 
-def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
-    return table.c.stream == stream, table.c.table_name == table_name
+def _of_table(stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
+    return FILES.c.stream == stream, FILES.c.table_name == table_name
 
 
 def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
@@ -190,10 +178,6 @@ def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
 
 
 _EPOCH = date(1970, 1, 1).toordinal()
-
-_ALWAYS_THERE = {"events": ("timestamp", "seq"), "matches": ("pattern", "match_id", "start_ts", "end_ts", "bindings")}
-"""Table -> columns of every version of it, beside those of its partitions: metadata without one is damaged."""
-
 
 Unit = tuple[str, date]
 """Pattern set (empty where a table has none) and day."""
@@ -211,23 +195,17 @@ class PublishedTable:
         self._files = files
         self._lists: dict[str, list[DataFile]] = {}
         self.current_snapshot_id = metadata.current_snapshot_id
-        if self.current_snapshot_id is not None and not self.has_snapshot(self.current_snapshot_id):
-            raise ValueError("its current snapshot is not among its snapshots")
         columns = metadata.schema().fields
         self._ids = {one.name: one.field_id for one in columns}
-        partitions = {one.name: one.source_id for one in metadata.spec().fields}
-        self.partitions = tuple(partitions)
-        lost = [one for one in _ALWAYS_THERE.get(name, ()) if one not in self._ids]
-        lost += [one for one, number in partitions.items() if self._ids.get(one) != number]
-        if lost:
-            raise ValueError(f"its columns lack {', '.join(lost)}")
+        self.partitions = tuple(one.name for one in metadata.spec().fields)
         mapped = {one.field_id: one.names for one in metadata.name_mapping() or ()}
         self.present_names = {had: one.name for one in columns for had in [*mapped.get(one.field_id, ()), one.name]}
         """Every name that a column has or had -> its name now."""
         former: dict[str, list[str]] = {}
         for had, now in self.present_names.items():
             former.setdefault(now, []).extend([had] if had != now else [])
-        fields = (pa.field(one.name, _type(one.field_type)) for one in columns)
+        kinds = schema_to_pyarrow(metadata.schema(), include_field_ids=False)
+        fields = (pa.field(one.name, _small(one.type)) for one in kinds)
         self.columns = pa.schema([with_former_names(one, former[one.name]) for one in fields])
         """The columns in the types that its files have; they know their former names."""
 
@@ -295,8 +273,7 @@ class PublishedTable:
         return [field for field in layout.schema if field.name not in self.columns.names]
 
     def _check_type(self, field: pa.Field, published: pa.Field, layout: TableLayout) -> None:
-        as_text = field.type == pa.uuid() and published.type == pa.string()  # a table of ids keeps the type that it had
-        if published.type != _small(field.type) and not as_text:
+        if published.type != _small(field.type):
             was = "" if field.name == published.name else f", which was {published.name!r},"
             before, after = (_TYPE_NAMES.get(str(kind), str(kind)) for kind in (published.type, field.type))
             raise InputError(
@@ -330,35 +307,31 @@ class PublishedTable:
                 found += filter(planner._build_partition_evaluator(spec), self.files_in(manifest))
         return found
 
+    def files_of(self, unit: Mapping[str, str | date]) -> list[DataFile]:
+        """Return the data files of the rows with these values of all partition columns."""
+        equal = {column: str(value) for column, value in unit.items()}
+        return self.files(DAY, equal=equal)
+
     def unit_of(self, file: DataFile) -> Unit:
         """Return the unit of a file, of a table that has days."""
-        values = dict(zip(self.partitions, _values(file), strict=True))
+        values = {name: file.partition[at] for at, name in enumerate(self.partitions)}
         return values.get("pattern_set", ""), day_of(values["final_day" if "final_day" in values else "day"])
 
     def manifests(self, snapshot_id: int | None = None) -> list[ManifestFile]:
-        """Return the manifests of a snapshot (None: the current), of as many files and rows as the snapshot says."""
+        """Return the manifests of a snapshot (None: the current)."""
         snapshot_id = self.current_snapshot_id if snapshot_id is None else snapshot_id
         snapshot = None if snapshot_id is None else self.metadata.snapshot_by_id(snapshot_id)
         if snapshot is None:
             return []
         with damage_errors(snapshot.manifest_list):
-            manifests = list(read_manifest_list(self._files.new_input(snapshot.manifest_list)))
-            said = {} if snapshot.summary is None else snapshot.summary.additional_properties
-            numbers = [_numbers_of(one) for one in manifests if one.content == ManifestContent.DATA]
-            if "total-data-files" in said and "total-records" in said and None not in numbers:
-                found = tuple(sum(one[at] for one in numbers if one is not None) for at in (0, 1))
-                _check_numbers("the snapshot", found, (int(said["total-data-files"]), int(said["total-records"])))
-        return manifests
+            return list(read_manifest_list(self._files.new_input(snapshot.manifest_list)))
 
     def files_in(self, manifest: ManifestFile) -> list[DataFile]:
-        """Return the files that a manifest names, as many as the list of manifests says; it is read once."""
+        """Return the files that a manifest names; it is read once."""
         path = manifest.manifest_path
         if path not in self._lists:
             with damage_errors(path):
-                files = [entry.data_file for entry in manifest.fetch_manifest_entry(self._files)]
-                counted = len(files), sum(one.record_count for one in files)
-                _check_numbers("the manifest list", counted, _numbers_of(manifest))
-            self._lists[path] = files
+                self._lists[path] = [entry.data_file for entry in manifest.fetch_manifest_entry(self._files)]
         return self._lists[path]
 
     def named_files(self) -> set[str]:
@@ -374,17 +347,6 @@ class PublishedTable:
         """Return the files of events of the days from first to last (both in, None: open) in stream order."""
         files = self.files("day", first, last, snapshot_id=snapshot_id)
         return in_stream_order(files, self._ids["timestamp"], self._ids["seq"])
-
-
-def read_again(read: Callable[[], Result]) -> Result:
-    """Read metadata, and again where so many commits came meanwhile that they were removed before they were read."""
-    for _ in range(_READ_AGAIN):
-        try:
-            return read()
-        except DamagedError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    return read()
 
 
 def rows_with(
@@ -431,51 +393,6 @@ def day_of(partition: int) -> date:
 def bound(serialized: bytes) -> int:
     """Return a bound of a long or a timestamp in microseconds: both are serialized alike."""
     return int(struct.unpack("<q", serialized)[0])
-
-
-def _values(file: DataFile) -> list[Any]:
-    """The partition values of a file; of a date, the days since 1970-01-01."""
-    return [file.partition[at] for at in range(len(file.partition))]
-
-
-def _numbers_of(manifest: ManifestFile) -> tuple[int, int] | None:
-    """The files and rows that a manifest list says of a manifest; None where another engine has not written them."""
-    files = manifest.added_files_count, manifest.existing_files_count
-    rows = manifest.added_rows_count, manifest.existing_rows_count
-    numbers = [number for number in (*files, *rows) if number is not None]
-    return (numbers[0] + numbers[1], numbers[2] + numbers[3]) if len(numbers) == len(files + rows) else None
-
-
-def _check_numbers(whose: str, found: tuple[int, ...], said: tuple[int, int] | None) -> None:
-    if said is not None and found != said:
-        raise ValueError(f"{whose} says {said[0]} files with {said[1]} rows, and it lists {found[0]} with {found[1]}")
-
-
-_TYPES: Mapping[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "time": pa.time64("us"),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", tz="UTC"),
-    "string": pa.string(),
-    "uuid": pa.uuid(),
-    "binary": pa.large_binary(),
-}
-
-
-def _type(kind: IcebergType) -> pa.DataType:
-    """Return the type that a column of an Iceberg type has in files."""
-    if isinstance(kind, ListType):
-        return pa.list_(_type(kind.element_type))
-    if isinstance(kind, StructType):
-        return pa.struct([pa.field(field.name, _type(field.field_type)) for field in kind.fields])
-    if str(kind) in _TYPES:
-        return _TYPES[str(kind)]
-    raise CepError(f"a column has the type {kind}, which no table of the warehouse has")
 
 
 _TYPE_NAMES = {"double": "float64", "list<element: double>": "list<float64>", "list<item: double>": "list<float64>"}

@@ -1,6 +1,7 @@
-"""Published units in the catalog's database: their records, and which of them are stale.
+"""Units in the catalog's database: the records of published ones, which of them are stale, and drafts of new ones.
 
-A unit is replaced as a whole: the events or the rejected rows of a day, or the matches of a pattern set on a day.
+A unit is replaced as a whole: the events or the rejected rows of a day, or the matches of a pattern set on a day. A
+draft is what a run has made of one, in files that no table names until the whole day is published.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,19 +19,25 @@ from sqlalchemy.engine import Connection, Row
 
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.storage import canonical_json, digest_of
+from cep_pipeline.storage import canonical_json, digest_of, files_from_json, files_to_json
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
-    DAMAGES,
     POINTERS,
     PUBLISHED,
-    REPLACED,
     Database,
-    checked_record,
 )
-from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.published_table import PublishedTable, Unit, read_again
-from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
+from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
+from cep_pipeline.warehouse.published_table import PublishedTable, Unit
+from cep_pipeline.warehouse.records import (
+    NO_CARRY,
+    EventsFile,
+    EventsFingerprint,
+    MatchesFingerprint,
+    PublishedDay,
+    PublishedMatches,
+    StaleDay,
+    StatisticsRecord,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -41,26 +48,12 @@ _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 SAME_EVENTS = "same_events_as"
 """Name beside a stored fingerprint of what `PublishedDay` has of it."""
-NOTE = "note"
-"""Name beside a stored fingerprint of what a person should know of the unit, such as that it was rolled back."""
+REBUILT = "rebuilt"
+"""The run id of records that `cep restore` has made."""
+LOST = "its record was lost with the catalog, and made anew from the tables"
 
 Records = Callable[[str], Sequence[Row[Any]]]
 """Table -> the records of its units, by pattern set and day."""
-
-
-def replace_record(connection: Connection, key: Mapping[str, str]) -> None:
-    """Take the record of a unit away, and keep it, with its digest, among those that were replaced."""
-    unit = [PUBLISHED.c[name] == value for name, value in key.items()]
-    kept = sql.select(PUBLISHED).where(*unit)
-    connection.execute(sql.insert(REPLACED).from_select([column.name for column in PUBLISHED.c], kept))
-    connection.execute(sql.delete(PUBLISHED).where(*unit))
-
-
-def forget_replaced(database: Database, stream: str, table: str, snapshots: Collection[int]) -> None:
-    """Forget replaced records whose snapshots are gone: nothing can go back to them."""
-    of_table = (REPLACED.c.stream == stream, REPLACED.c.table_name == table)
-    with database.begin() as connection:
-        connection.execute(sql.delete(REPLACED).where(*of_table, REPLACED.c.snapshot_id.not_in(list(snapshots))))
 
 
 def one_moment(
@@ -83,7 +76,7 @@ def one_moment(
     for row in database.rows(query):
         pointers[row.of] = row.metadata_location
         if row.day is not None:
-            records[row.of].append(checked_record(database.name, PUBLISHED, row))
+            records[row.of].append(row)
     return pointers, records
 
 
@@ -94,12 +87,8 @@ def opened_tables(
 
     Metadata that cannot be read is a DamagedError.
     """
-
-    def read() -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
-        pointers, records = one_moment(database, stream, tables)
-        return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
-
-    return read_again(read)
+    pointers, records = one_moment(database, stream, tables)
+    return {name: PublishedTable.read(database, stream, name, at) for name, at in pointers.items()}, records
 
 
 def open_table(database: Database, stream: str, name: str) -> PublishedTable:
@@ -151,7 +140,7 @@ def check_rows(table: PublishedTable, rows: Mapping[Unit, int], said: Mapping[Un
         raise DamagedError(
             " ".join(part for part in (f"{table.stream}.{table.name}", day.isoformat(), pattern_set) if part),
             sentence,
-            f"`cep run --stream {table.stream} --stale` makes it again",
+            f"`cep run --stream {table.stream} --redo --day {day}` makes it again",
         )
 
 
@@ -171,7 +160,6 @@ def published_days(records: Records) -> list[PublishedDay]:
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             json.loads(row.fingerprint).get(SAME_EVENTS, ""),
-            json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in records("events")
     ]
@@ -197,7 +185,6 @@ def published_matches(
             row.snapshot_id,
             _named(json.loads(row.counts), _PENDING),
             _limited(json.loads(row.counts), location),
-            note=json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in records("matches")
         if pattern_set in (None, row.pattern_set)
@@ -219,23 +206,6 @@ def counted_of(
     return {**counts, **waiting, **stopped}
 
 
-def with_buffers(counts: str, location: str, there: Collection[str]) -> str:
-    """Return the counts of a record that name no files of buffers but those that are there."""
-    counted = json.loads(counts)
-    for one in _named(counted, _LIMITED).values():
-        one["files"] = [path for path in one["files"] if _placed(path, location) in there]
-    return canonical_json(counted)
-
-
-def _placed(path: str, location: str) -> str:
-    """The place of a file of buffers; earlier versions recorded it whole, maybe as it was before a relocation."""
-    return "/".join([location, *path.split("/")[-_PARTS_OF_A_BUFFER:]])
-
-
-_PARTS_OF_A_BUFFER = 5
-"""Stream, `compressed`, pattern set, day and file."""
-
-
 def _limited(counted: Mapping[str, Any], location: str) -> dict[str, LimitedPattern]:
     found = _named(counted, _LIMITED)
     if not found:
@@ -243,7 +213,7 @@ def _limited(counted: Mapping[str, Any], location: str) -> dict[str, LimitedPatt
     from cep_pipeline.detection.limits import LimitedPattern
 
     return {
-        name: LimitedPattern.from_json({**one, "files": [_placed(path, location) for path in one["files"]]})
+        name: LimitedPattern.from_json({**one, "files": [f"{location}/{path}" for path in one["files"]]})
         for name, one in found.items()
     }
 
@@ -258,7 +228,7 @@ _PENDING, _LIMITED = "pending ", "limited "
 def carry_before(database: Database, stream: str, table: str, pattern_set: str, day: date) -> dict[str, Any]:
     """Return the carry-out of the latest earlier unit, over gaps; {} where there is none."""
     query = (
-        sql.select(PUBLISHED.c.carry_out, PUBLISHED.c.carry_out_digest, PUBLISHED.c.day)
+        sql.select(PUBLISHED.c.carry_out)
         .where(
             PUBLISHED.c.stream == stream,
             PUBLISHED.c.table_name == table,
@@ -268,20 +238,7 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
         .order_by(PUBLISHED.c.day.desc())
         .limit(1)
     )
-    found = next(iter(database.rows(query)), None)
-    if found is None:
-        return {}
-    try:
-        content = dict(json.loads(found.carry_out))
-    except ValueError:
-        content = None
-    if content is None or digest_of(content) != found.carry_out_digest:
-        raise DamagedError(
-            database.name,
-            f"what {found.day} of stream {stream} hands on to the next day is not what its digest says",
-            f"`cep run --stream {stream} --redo --day {found.day}` makes it again",
-        )
-    return content
+    return next((dict(json.loads(row.carry_out)) for row in database.rows(query)), {})
 
 
 def find_stale_units(
@@ -291,7 +248,6 @@ def find_stale_units(
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
     pattern_versions: Callable[[str], Mapping[str, str]] = lambda _: MappingProxyType({}),
-    damaged: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(records)
@@ -306,31 +262,17 @@ def find_stale_units(
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():
             reasons = (*reasons, "its rejected rows are of a run that did not publish its events")
-        reasons = (*reasons, *damaged.get((published.day.isoformat(), ""), ()))
         if reasons:
-            stale.append(StaleDay(published.day, None, _with_note(published.note, reasons)))
+            stale.append(StaleDay(published.day, None, _with_loss(published, reasons)))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(records, pattern_set)
         stale += _stale_matches(days, matches, pattern_set, version, pattern_versions)
-    for (of_day, pattern_set), known in damaged.items():
-        if pattern_set in (pattern_sets or {}):
-            stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(known)))
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
 
 
-def damaged_units(database: Database, stream: str) -> dict[tuple[str, str], list[str]]:
-    """Return (day, pattern set or "") -> a sentence for each of its files that is known to be damaged."""
-    found: dict[tuple[str, str], list[str]] = {}
-    query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
-    for row in database.rows(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
-        reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
-        found.setdefault((row.day, row.pattern_set), []).append(reason)
-    return found
-
-
-def _with_note(note: str, reasons: tuple[str, ...]) -> tuple[str, ...]:
-    return (note, *reasons) if note else reasons
+def _with_loss(unit: PublishedDay | PublishedMatches, reasons: tuple[str, ...]) -> tuple[str, ...]:
+    return (LOST, *reasons) if unit.run_id == REBUILT else reasons
 
 
 def _stale_matches(
@@ -362,6 +304,100 @@ def _stale_matches(
             end_of_stream=recorded.end_of_stream and day == last,
         )
         if reasons := recorded.differences(now):
-            stale.append(StaleDay(day, pattern_set, _with_note(entry.note, reasons)))
+            stale.append(StaleDay(day, pattern_set, _with_loss(entry, reasons)))
         carry_in = entry.carry_out_digest
     return stale
+
+
+# -- drafts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Rows that are to be all of a unit: the events, the rejected rows, matches, summaries or statistics of a day.
+
+    No table names the files yet. `pattern_set` is empty for events and rejected rows. `fingerprint`, `carry_out`,
+    `counts` and `same_events_as` are recorded of the unit (of statistics, which have no fingerprint, nothing).
+    """
+
+    table: str
+    day: date
+    files: tuple[str, ...]
+    fingerprint: EventsFingerprint | MatchesFingerprint | None
+    carry_out: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    pattern_set: str = ""
+    same_events_as: str = ""
+
+    @property
+    def unit(self) -> dict[str, str | date]:
+        """The values of the table's partition columns."""
+        named = {"pattern_set": self.pattern_set} if self.pattern_set else {}
+        return {**named, day_column(self.table): self.day}
+
+    def write(
+        self, connection: Connection, stream: str, run_id: str, published_at: float, snapshot_id: int | None, rows: int
+    ) -> None:
+        """Replace the record of the unit, if it has one, in the transaction that publishes its rows."""
+        if self.fingerprint is None:
+            return
+        key = {"stream": stream, "table_name": self.table, "pattern_set": self.pattern_set, "day": str(self.day)}
+        known: dict[str, Any] = {SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
+        connection.execute(sql.delete(PUBLISHED).filter_by(**key))
+        made = {
+            **key,
+            "run_id": run_id,
+            "published_at": published_at,
+            "snapshot_id": snapshot_id,
+            "row_count": rows,
+            "fingerprint": canonical_json(self.fingerprint.to_json() | known),
+            "counts": canonical_json(dict(self.counts)),
+            "carry_out": canonical_json(self.carry_out),
+            "carry_out_digest": digest_of(self.carry_out),
+        }
+        connection.execute(sql.insert(PUBLISHED), [made])
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`: what one task hands to the next."""
+        fingerprint = self.fingerprint and self.fingerprint.to_json()
+        plain = {"day": self.day.isoformat(), "files": files_to_json(self.files), "fingerprint": fingerprint}
+        return {**vars(self), **plain}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Draft:
+        """Read the JSON form."""
+        known = MatchesFingerprint if content["table"] in OF_PATTERN_SETS else EventsFingerprint
+        read = {
+            "day": date.fromisoformat(content["day"]),
+            "files": files_from_json(content["files"]),
+            "fingerprint": known.from_json(content["fingerprint"]),
+        }
+        return cls(**{**content, **read})
+
+
+@dataclass(frozen=True)
+class DraftedDay:
+    """The events and the rejected rows that a run has made of a day, with the files of the events in stream order.
+
+    `record` is that of the day as it will be; its snapshot is 0 until then.
+    """
+
+    events: Draft
+    quarantine: Draft
+    record: PublishedDay
+    files: tuple[EventsFile, ...]
+
+
+@dataclass
+class Drafts:
+    """The days that runs have made and not published yet: a run reads them in place of what is published.
+
+    `statistics` are those of (pattern set, day).
+    """
+
+    days: dict[date, DraftedDay] = field(default_factory=dict)
+    statistics: dict[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
+
+    def statistics_of(self, day: date) -> list[StatisticsRecord]:
+        """Return the statistics of a day, of each pattern set that has any."""
+        return [record for (_, of), record in self.statistics.items() if of == day]

@@ -25,7 +25,7 @@ from cep_pipeline.storage import (
     with_former_names,
 )
 from cep_pipeline.warehouse.database import Database, is_begun, without_password
-from cep_pipeline.warehouse.layout import SUMMARIES, TableLayout, check_stream_name, table_layouts
+from cep_pipeline.warehouse.layout import SUMMARIES, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, Store
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -80,8 +80,7 @@ class Warehouse(Store):
     ) -> RebuildReport:
         """Make a catalog that was lost anew from the metadata files of the tables.
 
-        What only the catalog knew is lost: from what each day was made, what it hands on, the digests of the files, the
-        damages that `verify` has noted, and the earlier records that a rollback goes back to.
+        What only the catalog knew is lost: from what each day was made, what it hands on, and the digests of the files.
         All days are there for readers, and are stale. With `replace` there may be a catalog that names tables, which is
         put aside; without, that is an InputError, as is a place without metadata. A table of which none can be read is
         a DamagedError. `told` hears after each table how many are done, of how many.
@@ -94,41 +93,30 @@ class Warehouse(Store):
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
-        An attribute that is new in the schema becomes a column when events that have it are published. The column of
-        one that was renamed has its new name from now on, in what is published already too. An attribute of another
-        type than the published one, or with a name that another one had, is an InputError.
+        An attribute that is new in the schema becomes a column. The column of one that was renamed has its new name
+        from now on, in what is published already too. An attribute of another type than the published one, or with a
+        name that another one had, is an InputError.
         """
-        name = check_stream_name(schema.name)
+        name, only_read = check_stream_name(schema.name), self.database.read_only
         layouts = table_layouts(events_columns(schema))
         there: Mapping[str, PublishedTable] = {}
-        if not self.database.read_only:  # others may look into the warehouse's own folder where it was there before
+        if not only_read:  # others may look into the warehouse's own folder where it was there before
             for folder in (f"{self.location}/{name}", self.scratch):
                 make_directory(folder, private=True)
         if name in self.streams():
-            if not self.database.read_only and not self.database.is_sound():
-                from cep_pipeline.warehouse.rebuilding import remake_records
-
-                remake_records(self.database, name)
             there = opened_tables(self.database, name, layouts)[0]
         for layout in layouts.values():
             table = there.get(layout.name)
             if table is None and layout.name == SUMMARIES:
                 continue
-            if table is None or table.renamed_columns(layout):
-                table = self._ensured(name, layout)
-            table.missing_columns(layout)  # which checks the others; they are added when they get values
+            if table is None or table.renamed_columns(layout) or (table.missing_columns(layout) and not only_read):
+                self.catalog.ensure_table(name, layout)
+                table = open_table(self.database, name, layout.name)
             published = {field.name: field for field in table.columns}
             columns = [former_names(published.get(field.name, field)) for field in layout.schema]
             known = pa.schema(list(map(with_former_names, layout.schema, columns)))
             layouts[layout.name] = replace(layout, schema=known)
         return StreamTables(self, name, layouts)
-
-    def _ensured(self, stream: str, layout: TableLayout) -> PublishedTable:
-        """Make a table, or give its columns the names that they have now."""
-        from cep_pipeline.warehouse import catalog, commits
-
-        with commits.catalog_errors(self.catalog, f"opening table {stream}.{layout.name}"):
-            return catalog.as_published(self.catalog.ensure_table(stream, layout))
 
     def open_stream(self, name: str) -> StreamTables:
         """Return the tables of a stream that exist already, for reading; an InputError lists those that there are."""
@@ -161,11 +149,11 @@ class Warehouse(Store):
         deep: bool = False,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> VerificationReport:
-        """Look whether all that is published is there, whole and as its records say; damaged days are stale afterwards.
+        """Look whether all that is published is there, whole and as its records say.
 
         Only these streams, and data files and records of these days, are looked at; None: all. `deep` reads every file,
         and compares it with its digest and its pages with their checksums; else sizes and footers are read. `told`
-        hears after each data file how many are done, of how many. A stream that is not there, or a warehouse that
+        hears after each table how many are done, of how many. A stream that is not there, or a warehouse that
         cannot be reached, is an InputError.
         """
         from cep_pipeline.warehouse import verification

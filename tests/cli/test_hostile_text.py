@@ -138,7 +138,6 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "maintain": [("--keep-days", "0"), ("--config", WRONG)],
     "verify": [("--deep",), ("--stream", WRONG), ("--config", "damaged/pipeline.yaml", "--deep")],
     "restore": [("--config", "damaged/pipeline.yaml", "--replace"), (WRONG,), ("--config", WRONG)],
-    "rollback": [("--day", str(DAYS[0]), "--run", WRONG), ("--day", WRONG)],
     "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
     "schema": [("tables", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
     "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],

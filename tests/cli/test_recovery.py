@@ -1,4 +1,4 @@
-"""Backup and restore (docs/operations.md): a copy, each kind of loss, a lost catalog, a rollback; readers only read."""
+"""Backup and restore (docs/operations.md): a copy, each kind of loss, a lost catalog; readers only read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.command_line import CHECKOUT, Done, cep
-from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, make_project, published
+from tests.pipeline.project import DAYS, MONDAY, TUESDAY, Project, make_project, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,25 +113,6 @@ def test_a_lost_catalog_is_made_from_the_tables_and_days_are_published_anew(seco
     assert second.tables().stale_days() == []
 
 
-@pytest.mark.long
-def test_a_day_goes_back_to_an_earlier_run(second: Project) -> None:
-    before = published(second.tables())
-    second.write_day(TUESDAY, [*ROWS[TUESDAY][:3], "23:00:00,A,8"])
-    try:
-        assert cep("run", "--day", str(TUESDAY), folder=second.folder).code == 0
-        assert published(second.tables()) != before
-        done = cep("rollback", "--day", str(TUESDAY), folder=second.folder)
-        assert done.code == 0 and "back to run" in done.output, done
-        assert published(second.tables()) == before
-        assert "rolled back from run" in cep("status", folder=second.folder).output
-    finally:
-        second.write_day(TUESDAY)
-    assert cep("verify", "--deep", folder=second.folder).code == 0
-    assert "rolled back from run" not in cep("status", folder=second.folder).output
-    assert cep("run", folder=second.folder).code == 0
-    assert published(second.tables()) == published(second.tables("whole"))
-
-
 def as_reader(*arguments: str, folder: Path) -> Done:
     """Call `cep` as somebody who may write only what its mode allows, which the super-user is not."""
     without_rights = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
@@ -158,7 +139,7 @@ def test_who_may_only_read_reads_and_writes_nothing(second: Project) -> None:
             done = as_reader(*command, folder=project.folder)
             assert done.code == 0 and done.output, (command, done)
             assert done.output == cep(*command, folder=project.folder).output, command
-        for command in (["run", "--redo", "--day", str(MONDAY)], ["maintain"], ["rollback", "--day", str(MONDAY)]):
+        for command in (["run", "--redo", "--day", str(MONDAY)], ["maintain"]):
             done = as_reader(*command, folder=project.folder)
             assert done.code in (1, 2) and "Traceback" not in done.errors, (command, done)
             assert "write access" in done.error, (command, done)

@@ -27,8 +27,7 @@ from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import DayStatistics, Decision, RunRecord, RunStep
+from cep_pipeline.warehouse.records import DayStatistics, Decision, EventsFingerprint, RunRecord, RunStep
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.dags.conftest import CHECKOUT
 from tests.pipeline.drift import DriftingStream, write_project

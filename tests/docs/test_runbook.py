@@ -6,10 +6,11 @@ import importlib
 import pkgutil
 import re
 from pathlib import Path
+from typing import get_args
 
 import cep_pipeline
 from cep_pipeline.errors import CepError
-from cep_pipeline.warehouse.records import RUN_STATUSES
+from cep_pipeline.warehouse.records import RunStatus
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RUNBOOK = (CHECKOUT / "docs" / "runbook.md").read_text(encoding="utf-8")
@@ -63,6 +64,6 @@ def test_each_exit_code_has_its_entry() -> None:
 
 def test_each_state_has_its_entry() -> None:
     of_runs, of_days = states("States of a run"), states("States of a day")
-    assert set(RUN_STATUSES) <= set(of_runs)
+    assert set(get_args(RunStatus)) <= set(of_runs)
     assert {"stale", "late", "limited", "unusual", "pending", "skipped"} == set(of_days)
     assert all(len(row) == 2 and all(row) for row in (*of_runs.values(), *of_days.values()))

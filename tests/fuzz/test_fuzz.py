@@ -122,7 +122,7 @@ def observed() -> Observed:
     return Observed((Observation("both", ("a", "b"), 10, 4),), (profile,))
 
 
-VIOLATION = Violation("market", 3, "key", "because", ("both",), {"as_of": "2024-01-01"})
+VIOLATION = Violation("market", 3, "key", "because", ("both",))
 CARRY = Carry({"x": {"A": (1.0, float("nan")), "B": (2.0,)}})
 KINDS = {
     "plan": DocumentKind(plans, use_plan),

@@ -20,8 +20,7 @@ from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Strea
 from cep_pipeline.pipeline.plans import record_plan
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.storage import digest_of, write_data_file
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import DayStatistics
+from cep_pipeline.warehouse.records import DayStatistics, EventsFingerprint
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.pipeline.project import PIPELINE, SCHEMA

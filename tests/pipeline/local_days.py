@@ -24,9 +24,8 @@ from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, Sp
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.spark import composing
 from cep_pipeline.storage import DataDirectory, canonical_json, digest_of, write_data_file
-from cep_pipeline.warehouse.drafts import Drafts
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import EventsFile, EventsSnapshot, PublishedDay, PublishedMatches
+from cep_pipeline.warehouse.records import EventsFile, EventsFingerprint, EventsSnapshot, PublishedDay, PublishedMatches
+from cep_pipeline.warehouse.units import Drafts
 from spark_jobs.detect import detect_day
 
 FIRST_DAY = date(2024, 3, 4)

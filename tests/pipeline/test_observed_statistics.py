@@ -13,8 +13,7 @@ from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.pipeline.statistics import with_observed_profiles
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.stream_reader import PinnedStatistics
-from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.stream_tables import PinnedStatistics, StreamTables
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, published
 
 PATTERNS = """\
@@ -72,7 +71,7 @@ class Recorded(PinnedStatistics):
         super().__init__({("all", MONDAY): "file"}, lambda path: ROW | {"observed": json.dumps(content)})
 
 
-ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis", "windows")) | {
+ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis")) | {
     "pattern_set": "all",
     "day": MONDAY,
     "run_id": "run",

@@ -15,8 +15,7 @@ from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline import signals
 from cep_pipeline.pipeline.signals import DayReport, unusual_matches, usual_band
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import PublishedMatches
+from cep_pipeline.warehouse.records import MatchesFingerprint, PublishedMatches
 from tests.pipeline.project import DAYS, Project
 
 DAY = date(2024, 3, 30)

@@ -17,7 +17,6 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.pipeline.stream_days import find_stale_days
-from cep_pipeline.warehouse.rollback import roll_back
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.cli.command_line import cep as command
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -127,9 +126,6 @@ def test_rows_are_published_with_their_day(project: Project) -> None:
     assert (
         tables.read_summaries("all").filter(unchanged).select(columns).equals(before.filter(unchanged).select(columns))
     )
-
-    roll_back(project.tables(), MONDAY, run_id="back")
-    assert tables.read_summaries("all", MONDAY, MONDAY).equals(before.filter(pc.field("final_day") == MONDAY))
 
     write_patterns(project, {"matches": TEXTS["matches"]})
     project.run(redo=True).run_days(DAYS)

@@ -36,12 +36,10 @@ from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import conform, digest_of, write_data_file
 from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.database import LEASES
-from cep_pipeline.warehouse.drafts import Drafts
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
-from cep_pipeline.warehouse.records import DayStatistics
-from cep_pipeline.warehouse.stream_reader import StreamReader
-from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.records import DayStatistics, EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.stream_tables import StreamReader, StreamTables
+from cep_pipeline.warehouse.units import Drafts
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
@@ -81,10 +79,8 @@ VERSIONS = {"old": (9.0, 7.0, 5.0), "new": (1.0, 2.0, 3.0, 4.0)}
 _STATEMENTS = {
     "cep_leases": "lease",
     "cep_published": "record",
-    "cep_replaced": "record",
     "iceberg_tables": "pointer",
     "cep_files": "digest",
-    "cep_damages": "digest",
 }
 _JUMPS_S = {"clock forward": 3600.0, "clock back": -3600.0}
 _FILES = ("data file", "manifest", "manifest list", "table metadata", "flush to the disk")

@@ -16,15 +16,21 @@ from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import conform, digest_of, write_data_file
-from cep_pipeline.warehouse import commits
-from cep_pipeline.warehouse.catalog import UnitTransaction
-from cep_pipeline.warehouse.drafts import Draft
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.catalog import UnitTransaction, replace_files
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.published_table import day_of
-from cep_pipeline.warehouse.records import DayStatistics, Decision, PublishedDay, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import (
+    DayStatistics,
+    Decision,
+    EventsFingerprint,
+    MatchesFingerprint,
+    PublishedDay,
+    PublishedMatches,
+    RunRecord,
+)
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.units import Draft
 from cep_pipeline.warehouse.warehouse import Warehouse
 
 MONDAY = date(2013, 10, 7)
@@ -272,9 +278,9 @@ def lose(tables: StreamTables, name: str, day: date) -> None:
 
     def change(table: Table, transaction: UnitTransaction) -> int:
         old = [task.file for task in table.scan().plan_files() if day_of(task.file.partition[-1]) == day]
-        return commits.replace_files(transaction, old, [])
+        return replace_files(transaction, old, [])
 
-    commits.commit(tables.warehouse.catalog, "trades", name, change)
+    tables.warehouse.catalog.commit("trades", {name: change})
 
 
 def everything_read(warehouse: Warehouse) -> list[Any]:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import StatisticsRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.units import Draft
 from tests.postgresql import postgresql
 from tests.thoroughness import long_but
 from tests.warehouse.faults import (

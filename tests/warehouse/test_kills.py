@@ -51,7 +51,9 @@ def version_of(tables: StreamTables) -> float | None:
     assert monday.counts == {"version": int(version)}
     assert tables.carry_in(TUESDAY) == {"version": version}
     assert monday.fingerprint.raw_files[0].name == f"{version}.csv"
-    assert monday.snapshot_id in [snapshot.snapshot_id for snapshot in tables._table("events").snapshots()]
+    assert monday.snapshot_id in [
+        snapshot.snapshot_id for snapshot in tables.warehouse.catalog.load_table((tables.name, "events")).snapshots()
+    ]
     return version
 
 

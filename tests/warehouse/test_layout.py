@@ -66,19 +66,6 @@ def test_the_latest_record_of_each_run_and_day_counts(tables: StreamTables) -> N
     assert tables.warehouse.catalog.load_table(("trades", "runs")).scan().count() == 4
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"run_id": ""}, "needs a run_id"),
-        ({"status": "done"}, "'done'"),
-        ({"started_at": datetime(2013, 1, 1)}, "zone"),
-    ],
-)
-def test_a_wrong_run_record_is_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        RunRecord(**{"run_id": "r", "day": MONDAY, "status": "running", "started_at": START, **change})  # type: ignore[arg-type]
-
-
 def test_plans_are_numbered_within_their_pattern_set(tables: StreamTables) -> None:
     assert tables.current_plan("demo") is None
     first = record_plan(tables)
@@ -143,19 +130,6 @@ def test_a_plan_replaces_only_the_one_that_it_was_compared_with(tables: StreamTa
     with pytest.raises(BusyError, match="no longer none"):
         replace_plan(tables, None)
     assert tables.plans("demo")[0] == second, "nothing was recorded"
-
-
-def test_plans_of_an_older_version_have_no_statistics(tables: StreamTables) -> None:
-    from pyiceberg.table import Table
-
-    table: Table = tables._table("plans")
-    with table.update_schema(allow_incompatible_changes=True) as update:
-        update.delete_column("statistics")
-    first = record_plan(tables)
-    assert first.statistics is None
-    second = replace_plan(tables, 1, {"events": 7})
-    assert [one.statistics for one in tables.plans("demo")] == [{"events": 7}, None]
-    assert tables.current_plan("demo") == second
 
 
 def test_a_plan_needs_the_lease_of_its_pattern_set(tables: StreamTables) -> None:

@@ -14,12 +14,11 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.storage import with_former_names, write_data_file
-from cep_pipeline.warehouse import commits, maintenance
+from cep_pipeline.warehouse import catalog, maintenance
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.fingerprints import NO_CARRY
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.maintenance import LEAST_GRACE_S
-from cep_pipeline.warehouse.records import RunRecord, StaleDay
+from cep_pipeline.warehouse.records import NO_CARRY, RunRecord, StaleDay
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import (
@@ -153,9 +152,9 @@ def test_scratch_of_dead_runs_is_removed(tables: StreamTables, clock: Clock) -> 
 
 @pytest.mark.long
 def test_the_metadata_of_a_table_stops_growing(tables: StreamTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PINNED_S", -60.0)
-    monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 12)
-    monkeypatch.setattr(commits, "LEAST_SNAPSHOTS", 8)
+    monkeypatch.setattr(catalog, "PINNED_S", -60.0)
+    monkeypatch.setattr(catalog, "MOST_SNAPSHOTS", 12)
+    monkeypatch.setattr(catalog, "LEAST_SNAPSHOTS", 8)
     days = [MONDAY + timedelta(days=number) for number in range(45)]
     for number, day in enumerate(days):
         publish_day(tables, day, [float(number)])
@@ -175,9 +174,9 @@ def test_the_metadata_of_a_table_stops_growing(tables: StreamTables, monkeypatch
 def test_a_commit_keeps_the_snapshots_that_a_run_may_be_pinned_to(
     tables: StreamTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 3)
-    monkeypatch.setattr(commits, "LEAST_SNAPSHOTS", 2)
-    monkeypatch.setattr(commits, "PINNED_S", 0.0)
+    monkeypatch.setattr(catalog, "MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr(catalog, "LEAST_SNAPSHOTS", 2)
+    monkeypatch.setattr(catalog, "PINNED_S", 0.0)
     publish_day(tables, MONDAY, [1.0])
     with tables.day_lease(TUESDAY, run_id="reader"):
         pin = tables.pin_events()
@@ -268,7 +267,7 @@ def test_a_lease_is_as_old_as_the_clock_of_the_database_says(
 
     monkeypatch.setattr(Database, "now", now_there)
     for name, number in (("MOST_SNAPSHOTS", 3), ("LEAST_SNAPSHOTS", 2), ("PINNED_S", 0.0)):
-        monkeypatch.setattr(commits, name, number)
+        monkeypatch.setattr(catalog, name, number)
     publish_day(tables, MONDAY, [1.0])
     publish_day(tables, MONDAY, [2.0])
     before = tables.pin_events()
@@ -296,8 +295,6 @@ def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) 
             published = publish_match_files(tables, "demo", MONDAY, files[::step], lease=lease, fingerprint=fingerprint)
             assert published.matches == 5
             assert all(Path(path).exists() for path in files), "a kill before the record repeats this"
-            tables.remove_merged(files)
-            assert not any(Path(path).exists() for path in files), "what they were packed into is published"
     table = tables.warehouse.catalog.load_table(("trades", "matches"))
     assert len(list(table.scan().plan_files())) == 1
     assert names_of(tables.read_matches("demo")) == list("badce")

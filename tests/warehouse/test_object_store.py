@@ -114,7 +114,7 @@ def test_all_files_of_a_bucket_are_reached_by_one_client(place: Place) -> None:
     path = tables.events_files()[0].path
     first, _ = open_filesystem(path)
     assert open_filesystem(place.location)[0] is first
-    assert tables._table("events").io.new_input(path)._filesystem is first  # type: ignore[attr-defined]
+    assert tables.warehouse.catalog.load_table((tables.name, "events")).io.new_input(path)._filesystem is first  # type: ignore[attr-defined]
 
 
 def test_the_environment_says_what_the_properties_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def scanned(
 
 def both(tables: StreamTables, name: str, day_column: str, *asked: Any, **more: Any) -> list[list[Any]]:
     """The files by the reader and by pyiceberg, each with all that is asked of a file."""
-    table = tables._table(name)
+    table = tables.warehouse.catalog.load_table((tables.name, name))
     known = PublishedTable.read(None, "trades", name, table.metadata_location).files(day_column, *asked, **more)
     listed = scanned(table, day_column, *asked, **more)
     return [
@@ -80,14 +80,14 @@ def test_the_files_of_a_pattern_set_and_of_each_snapshot_are_those_of_pyiceberg(
     for name in ("all", "some", "none"):
         known, listed = both(many, "matches", "final_day", DAYS[0], DAYS[0], equal={"pattern_set": name})
         assert known == listed and len(known) == (name != "none")
-    for snapshot in many._table("events").snapshots():
+    for snapshot in many.warehouse.catalog.load_table((many.name, "events")).snapshots():
         known, listed = both(many, "events", "day", None, None, snapshot_id=snapshot.snapshot_id)
         assert known == listed and known
 
 
 def test_the_columns_are_those_of_pyiceberg(tables: StreamTables) -> None:
     for name in ("events", "matches", "statistics", "plans", "runs", "decisions", "quarantine"):
-        table = tables._table(name)
+        table = tables.warehouse.catalog.load_table((tables.name, name))
         known = PublishedTable.read(None, "trades", name, table.metadata_location)
         assert known.columns.names == schema_to_pyarrow(table.schema()).names
         assert known.missing_columns(tables._layouts[name]) == []
@@ -96,7 +96,7 @@ def test_the_columns_are_those_of_pyiceberg(tables: StreamTables) -> None:
 
 @pytest.mark.long
 def test_damaged_lists_are_told_by_their_names(many: StreamTables) -> None:
-    at = many._table("events").metadata_location
+    at = many.warehouse.catalog.load_table((many.name, "events")).metadata_location
     lists = [path for path in Path(at).parent.iterdir() if path.suffix == ".avro"]
     chosen = random.Random(1)
     for path in lists[-6:]:
@@ -108,7 +108,7 @@ def test_damaged_lists_are_told_by_their_names(many: StreamTables) -> None:
             except DamagedError as error:
                 assert str(path) in str(error)
         path.write_bytes(whole)
-    current = many._table("events").current_snapshot()
+    current = many.warehouse.catalog.load_table((many.name, "events")).current_snapshot()
     assert current is not None
     Path(current.manifest_list).write_bytes(b"")
     with pytest.raises(DamagedError, match="it has 0 bytes, and should have"):

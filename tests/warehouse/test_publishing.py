@@ -11,9 +11,10 @@ import sqlalchemy as sql
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.storage import open_data_file, write_data_file
-from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse import catalog
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.units import Draft
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
@@ -261,7 +262,6 @@ def test_a_new_attribute_becomes_a_column_that_is_null_in_older_days(warehouse: 
     publish_day(warehouse.stream(Trades()), MONDAY, [1.0])
     wider = warehouse.stream(Trades(volume=pa.int64()))
     assert wider.read_events().column("volume").to_pylist() == [None]
-    assert "volume" not in warehouse.open_stream(wider.name).events_schema.names, "no event has it yet"
     path = wider.events_directory(TUESDAY, run_id="run").file(0)
     events = events_of(TUESDAY, [2.0]).append_column("volume", pa.array([5]))
     write_data_file(path, events, wider.events_schema)
@@ -356,21 +356,16 @@ def test_a_transaction_that_gave_way_to_another_is_tried_again(
         pgcode = state
 
     tried: list[sql.Connection] = []
-    replace_units = commits.replace_units
+    write = Draft.write
 
-    def ended_once(connection: sql.Connection) -> None:
-        tried.append(connection)
-        if len(tried) == 1:
-            raise sql.exc.OperationalError("UPDATE", {}, Ended("deadlock detected"))
+    def ended_once(draft: Draft, connection: sql.Connection, *more: Any) -> None:
+        write(draft, connection, *more)
+        if draft.table == "events":
+            tried.append(connection)
+            if len(tried) == 1:
+                raise sql.exc.OperationalError("UPDATE", {}, Ended("deadlock detected"))
 
-    def with_an_end(*arguments: Any, beside: Any, **options: Any) -> list[int]:
-        def with_it(connection: sql.Connection, *more: Any) -> None:
-            beside(connection, *more)
-            ended_once(connection)
-
-        return replace_units(*arguments, beside=with_it, **options)
-
-    monkeypatch.setattr(commits, "replace_units", with_an_end)
+    monkeypatch.setattr(Draft, "write", ended_once)
     publish_day(tables, MONDAY, [1.0])
     assert len(tried) == 2 and prices_of(tables) == [1.0]
 
@@ -385,7 +380,7 @@ def test_a_publication_that_is_stopped_before_it_has_written_its_manifests_says_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, caplog.at_level("WARNING"), pytest.raises(KeyboardInterrupt):
-        patch.setattr(commits._Replacement, "_manifests", stopped)
+        patch.setattr(catalog._Replacement, "_manifests", stopped)
         publish_day(tables, MONDAY, [2.0])
     assert caplog.records == []
     assert prices_of(tables) == [1.0]

@@ -11,8 +11,7 @@ import pytest
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import UNBOUNDED, RawFile, SourceFile, fingerprint_file
 from cep_pipeline.storage import digest_of
-from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.records import StaleDay
+from cep_pipeline.warehouse.records import NO_CARRY, EventsFingerprint, MatchesFingerprint, StaleDay
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import (

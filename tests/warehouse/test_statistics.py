@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pyarrow as pa
 import pytest
 
-from cep_pipeline.errors import BusyError, InputError
-from cep_pipeline.storage import write_data_file
-from cep_pipeline.warehouse import commits
-from cep_pipeline.warehouse.layout import TableLayout, table_layouts
+from cep_pipeline.errors import BusyError
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
-from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades, publish_observed, publish_statistics
+from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, publish_observed, publish_statistics
 
 
 def publish(tables: StreamTables, day: object = MONDAY, rate: float = 1.0, **further: object) -> None:
@@ -24,11 +17,10 @@ def publish(tables: StreamTables, day: object = MONDAY, rate: float = 1.0, **fur
 
 
 def test_a_row_is_read_back_as_it_was_written(tables: StreamTables) -> None:
-    publish(tables, state='{"a":1}', basis={"events": "x"}, windows=[{"rate": 1.0}, {"rate": 3.0}])
+    publish(tables, state='{"a":1}', basis={"events": "x"})
     (record,) = tables.statistics("demo")
     assert (record.pattern_set, record.day, record.run_id) == ("demo", MONDAY, "run")
     assert (record.snapshot, record.state, record.basis) == ({"rate": 1.0}, '{"a":1}', {"events": "x"})
-    assert record.windows == ({"rate": 1.0}, {"rate": 3.0})
     assert record.observed is None
     assert tables.read_statistics("demo", MONDAY) == {"rate": 1.0}
     assert tables.statistics("another") == []
@@ -97,36 +89,6 @@ def test_the_latest_earlier_day_is_found_over_gaps(tables: StreamTables) -> None
     assert tables.pin_statistics(MONDAY).before("demo", MONDAY) is None
     assert [record.day for record in tables.statistics("demo")] == [MONDAY, WEDNESDAY]
     assert [record.day for record in tables.statistics("demo", TUESDAY)] == [WEDNESDAY]
-
-
-def test_a_table_of_an_older_version_is_read_and_written(tmp_path: Path) -> None:
-    warehouse = Warehouse.open(tmp_path)
-    newest = table_layouts(pa.schema([]))["statistics"].schema
-    older = pa.schema([newest.field(number) for number in range(5)])
-    location = warehouse.table_location(Trades().name, "statistics")
-    warehouse.catalog.ensure_table(Trades().name, TableLayout("statistics", older, ("pattern_set", "day")))
-    path = f"{location}/data/old.parquet"
-    row = {"pattern_set": "demo", "day": MONDAY, "run_id": "old", "snapshot": '{"rate":1.0}'}
-    Path(path).parent.mkdir(parents=True)
-    write_data_file(path, pa.Table.from_pylist([row], schema=older), older)
-    commits.append_file(warehouse.catalog, Trades().name, "statistics", path)
-    tables = warehouse.stream(Trades())
-    (record,) = tables.statistics("demo")
-    assert (record.snapshot, record.state, record.basis, record.windows) == ({"rate": 1.0}, None, {}, ())
-    publish(tables, TUESDAY, 2.0, state="{}")
-    assert [record.state for record in tables.statistics("demo")] == [None, "{}"]
-
-
-def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
-    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("cep_pipeline.warehouse.layout.canonical_json", lambda value: "{no")
-        publish(tables)
-    with pytest.raises(InputError, match=r"statistics of 2013-10-07 .*column snapshot is no JSON.*--steps statistics"):
-        tables.statistics("demo")
-    publish(tables, rate=5.0)
-    assert tables.read_statistics("demo", MONDAY) == {"rate": 5.0}
 
 
 def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTables) -> None:
