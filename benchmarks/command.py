@@ -36,20 +36,19 @@ COLUMNS = (
 )
 BENCHMARKS = ("detection", "mechanisms", "ingestion")
 """The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, PROMISES, WORKLOAD, SCALE = "kernel-costs", "promises", "workload", "scale"
+KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
 """The benchmarks that run only when they are asked for."""
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, PROMISES, WORKLOAD, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SCALE)))
 @click.option(
     "--events",
-    multiple=True,
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
-    default=("1000000",),
+    default="1000000",
     show_default=True,
-    help="Length of the stock stream for the columnar kernel; may be given several times.",
+    help="Length of the stock stream for the columnar kernel.",
 )
 @click.option(
     "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each engine."
@@ -88,7 +87,7 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale and promises: this share of each size is measured.",
+    help="Of scale: this share of each size is measured.",
 )
 @click.option(
     "--out",
@@ -97,7 +96,7 @@ WORKLOADS = ("trades", "traffic")
 )
 def bench(
     names: tuple[str, ...],
-    events: tuple[str, ...],
+    events: str,
     repetitions: int,
     data: Path,
     master: str,
@@ -121,7 +120,6 @@ def bench(
       ingestion   generated raw days to published events, start-up and imports aside
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`)
-      promises    only when asked for: what the page on mechanisms says is fast, beside a database or a short program
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
@@ -136,7 +134,7 @@ def bench(
     Examples:
       cep bench
       cep bench --out docs/benchmarks.md
-      cep bench detection --events 1000000 --events 5000000 --repetitions 3 --out docs/benchmarks.md
+      cep bench detection --events 5000000 --repetitions 3 --out docs/benchmarks.md
       cep bench workload --stream traffic --patterns 200 --days 3
       cep bench scale --share 0.01
 
@@ -153,7 +151,7 @@ def bench(
         check_folder(out)
     settings = Settings(
         names=names or BENCHMARKS,
-        lengths=sorted(map(int, events)),
+        events=int(events),
         repetitions=repetitions,
         data=data,
         master=master,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.command import BENCHMARKS, KERNEL_COSTS, PROMISES, SCALE, WORKLOAD
+from benchmarks.command import BENCHMARKS, KERNEL_COSTS, SCALE, WORKLOAD
 from benchmarks.measure import Progress
 from benchmarks.published import machine_gain, peers_of, reference_of
 from benchmarks.report import Comparison, machine, markdown_table
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `PROMISES`, `WORKLOAD` or `SCALE`.
-    - `lengths`: of the stock stream for the columnar kernel.
+    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD` or `SCALE`.
+    - `events`: of the stock stream for the columnar kernel.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
     - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `PROMISES` measure, and the folder of projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of projects.
     """
 
     names: Sequence[str] = BENCHMARKS
-    lengths: Sequence[int] = (1_000_000, 5_000_000)
+    events: int = 1_000_000
     repetitions: int = 5
     data: Path | None = None
     looks: int = TWIN_LOOKS
@@ -95,8 +94,8 @@ def _detection(run: _Run) -> dict[str, str]:
 
     settings = run.settings
     # The peers that take seconds come last, so that the others find the machine as it was.
-    comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
-    slower = compare_slow_peers(settings.lengths, settings.repetitions, run.streams, run.progress)
+    comparisons = compare_detection(settings.events, settings.repetitions, run.streams, run.progress)
+    slower = compare_slow_peers(settings.events, settings.repetitions, run.streams, run.progress)
     duckdb_per_s = duckdb_rates([*comparisons, *slower])
     return {
         "missing": missing_peers(),
@@ -110,9 +109,9 @@ def _detection(run: _Run) -> dict[str, str]:
 
 
 def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, float]) -> str:
-    longest = {comparison.workload: comparison for comparison in comparisons}  # the last of each is the longest
     rows = []
-    for workload, comparison in longest.items():
+    for comparison in comparisons:
+        workload = comparison.workload
         gain = machine_gain(workload, duckdb_per_s)
         basis = reference_of(workload) if reference_of(workload) in duckdb_per_s else "W1"
         listing = comparison.timing("fused")
@@ -138,7 +137,7 @@ def _mechanisms(run: _Run) -> dict[str, str]:
     from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
 
     measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress)
-    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(*measured)}
+    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(measured)}
 
 
 def _ingestion(run: _Run) -> str:
@@ -165,15 +164,6 @@ def _workload(run: _Run) -> dict[str, str]:
     return workload_tables(settings.workloads, settings.projects, settings.master, run.progress, run.report)
 
 
-def _promises(run: _Run) -> str:
-    from benchmarks.promises import measure_promises, promises, promises_table
-
-    settings = run.settings
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = promises(Path(folder), settings.scale)
-        return promises_table(measure_promises(chosen, settings.repetitions, run.progress))
-
-
 def _scale(run: _Run) -> str:
     from benchmarks.scale import measure_scale, sizes_of
     from benchmarks.scale_page import scale_text
@@ -189,6 +179,5 @@ _SECTIONS: Mapping[str, Callable[[_Run], object]] = {
     "ingestion": _ingestion,
     KERNEL_COSTS: _kernel_costs,
     WORKLOAD: _workload,
-    PROMISES: _promises,
     SCALE: _scale,
 }

@@ -62,12 +62,6 @@ def peers_of(workload: str, duckdb_per_s: Mapping[str, float]) -> list[Published
     ]
 
 
-def fastest_cep_engine(workload: str) -> str | None:
-    """The fastest engine for complex event processing that was measured on a workload."""
-    engines = EVENTS_PER_S.get(workload, {})
-    return max((engine for engine in engines if engine != DUCKDB), key=engines.__getitem__, default=None)
-
-
 def reference_of(workload: str) -> str:
     """The workload by which engines that were measured on this one are compared with DuckDB: itself, or W1."""
     return workload if DUCKDB in EVENTS_PER_S.get(workload, {}) else "W1"
