@@ -41,7 +41,6 @@ from benchmarks.experiments.multi_pattern.experiment import (
     RECOMPUTED,
     SA_EDGE,
     SEARCH,
-    SEARCHES,
     SH,
     SIZE,
     STATIC,
@@ -572,31 +571,25 @@ def _gains(rows: Sequence[Row], value: str) -> str:
     return markdown_table([f"gain by {value}", *(f"{stream} {at:g}" for stream, at in columns)], lines)
 
 
-def _plans(means: Sequence[Row]) -> list[str]:
-    """A table for the largest number of patterns that all contenders have, and one for the largest of all."""
-    by_all = max(values_of(rows_of(means, contender=SEARCHES[-1].name)))
-    return [_plans_table(rows_of(means, value=value)) for value in sorted({by_all, max(values_of(means))})]
-
-
-def _plans_table(means: Sequence[Row]) -> str:
+def _plans(means: Sequence[Row]) -> str:
     lines = [
         [
             stream,
-            f"{number(row, 'value'):g}",
             str(row["contender"]),
             count_per_s(number(row, "throughput")),
             f"{number(row, 'candidates'):,.0f}",
             f"{number(row, 'created'):,.0f}",
-            f"{row['peak']:,}",
             f"{row['nodes']:,}",
             f"{number(row, 'cost'):,.0f}",
             format_seconds(number(row, "planning")),
         ]
         for stream in STREAMS
-        for row in rows_of(means, stream=stream)
+        for row in rows_of(means, stream=stream, value=max(values_of(means)))
     ]
-    header = ["stream", "patterns", "plan", "events/s", "candidates", "created", "peak", "nodes", "cost", "planning"]
-    return markdown_table(header, lines)
+    return markdown_table(
+        ["stream", "plan", "events/s", "candidates", "created", "nodes", "cost", "planning"],
+        lines,
+    )
 
 
 def _prefixes(rows: Sequence[Row]) -> str:
