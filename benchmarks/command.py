@@ -125,8 +125,8 @@ def bench(
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
-                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
-                  of 10^12 events would take. Stopped, it goes on where it was
+                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
+                  on where it was
 
     All engines must find the same matches. Engines that cannot be installed are compared through their ratio to DuckDB.
 

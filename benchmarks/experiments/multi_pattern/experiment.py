@@ -605,7 +605,7 @@ SMALL = Sizes(
     workloads=2,
     base=30,
     pattern_sizes=(3, 5, 7),
-    search=SearchLimit(steps=50_000),
+    search=SearchLimit(steps=5_000),
     search_s=(0.1, 0.4, 1.6),
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
