@@ -128,7 +128,7 @@ def bench(
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
                   on where it was
 
-    All engines must find the same matches. Engines that cannot be installed are compared through their ratio to DuckDB.
+    All engines must find the same matches.
 
     \b
     Examples:

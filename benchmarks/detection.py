@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.engine_processes import Engine, engine_process, read_events, write_events
 from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner
-from benchmarks.peers import BUILDERS, CPP, PEERS, Peer
-from benchmarks.published import DUCKDB
+from benchmarks.peers import BUILDERS, CPP, DUCKDB, PEERS, Peer
 from benchmarks.report import Comparison, Timing, markdown_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS
@@ -192,16 +191,6 @@ def _reading_and_writing(timings: Mapping[str, Timing]) -> Timing:
     """Add the times of reading and writing, of runs of the same round."""
     pairs = zip(timings[READING].seconds, timings[WRITING].seconds, strict=False)
     return Timing("reading and writing", tuple(map(sum, pairs)))
-
-
-def duckdb_rates(comparisons: Sequence[Comparison]) -> dict[str, float]:
-    """Workload -> events a second of DuckDB."""
-    return {
-        comparison.workload: comparison.events / timing.median
-        for comparison in comparisons
-        for timing in comparison.peers
-        if timing.engine == DUCKDB
-    }
 
 
 def detection_table(comparisons: Sequence[Comparison]) -> str:

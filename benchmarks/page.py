@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.command import BENCHMARKS, KERNEL_COSTS, SCALE, WORKLOAD
 from benchmarks.measure import Progress
-from benchmarks.published import machine_gain, peers_of, reference_of
-from benchmarks.report import Comparison, machine, markdown_table
+from benchmarks.report import machine
 from benchmarks.streams import TWIN_LOOKS, Streams
 from benchmarks.words import filled
-from cep_pipeline.cli.terminal import count_per_s, times_as_fast
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
@@ -87,7 +85,6 @@ def _detection(run: _Run) -> dict[str, str]:
         compare_detection,
         compare_slow_peers,
         detection_table,
-        duckdb_rates,
     )
     from benchmarks.flink_patterns import version
     from benchmarks.peers import missing_peers
@@ -96,7 +93,6 @@ def _detection(run: _Run) -> dict[str, str]:
     # The peers that take seconds come last, so that the others find the machine as it was.
     comparisons = compare_detection(settings.events, settings.repetitions, run.streams, run.progress)
     slower = compare_slow_peers(settings.events, settings.repetitions, run.streams, run.progress)
-    duckdb_per_s = duckdb_rates([*comparisons, *slower])
     return {
         "missing": missing_peers(),
         "traffic": run.streams.traffic.description,
@@ -104,33 +100,7 @@ def _detection(run: _Run) -> dict[str, str]:
         "slower": detection_table(slower) if slower else "",
         "flink": version() or "",
         "calls": calls_table(comparisons),
-        "others": _others_table(comparisons, duckdb_per_s) if duckdb_per_s else "",
     }
-
-
-def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, float]) -> str:
-    rows = []
-    for comparison in comparisons:
-        workload = comparison.workload
-        gain = machine_gain(workload, duckdb_per_s)
-        basis = reference_of(workload) if reference_of(workload) in duckdb_per_s else "W1"
-        listing = comparison.timing("fused")
-        ours = comparison.events / listing.median
-        for peer in peers_of(workload, duckdb_per_s):
-            assert peer.here_per_s is not None and gain is not None
-            rows.append(
-                [
-                    workload,
-                    peer.engine,
-                    count_per_s(peer.measured_per_s),
-                    f"{gain:.2f} ({basis})",
-                    count_per_s(peer.here_per_s),
-                    count_per_s(ours),
-                    times_as_fast(ours / peer.here_per_s),
-                ]
-            )
-    header = ["workload", "engine", "events/s there", "DuckDB here / there", "events/s here"]
-    return markdown_table([*header, "our listing, events/s", "we are x as fast"], rows)
 
 
 def _mechanisms(run: _Run) -> dict[str, str]:

@@ -58,7 +58,6 @@ from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.numbers.logarithms import format_ln
-from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -74,7 +73,7 @@ from cep_pipeline.warehouse.match_pages import (
     matches_page,
     opened_match,
 )
-from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
@@ -434,13 +433,11 @@ def plan(
     pattern_set: Name,
     version: Annotated[int, Query(ge=1)],
     pattern: NameOrNone = None,
-    other: Annotated[int | None, Query(ge=1)] = None,
 ) -> HTMLResponse:
-    """A recorded plan: as `cep explain` prints it, one of its patterns in full, or beside another plan."""
+    """A recorded plan: as `cep explain` prints it, or one of its patterns in full."""
     versions = pages.tables.plans(pattern_set)
     record = next((one for one in versions if one.version == version), None)
-    compared = next((one for one in versions if one.version == other), None)
-    if record is None or (other is not None and compared is None):
+    if record is None:
         raise HTTPException(404, "There is no such plan.")
     names, text = [], record.explain
     if of_another_format(record) is None:
@@ -460,8 +457,6 @@ def plan(
         most_rows=SHOWN_ROWS,
         text=text,
         versions=versions,
-        other=other,
-        differences=None if compared is None else plan_differences(record, compared),
         replan=pages.dag_page(replanning) if pages.may("POST", replanning, DagAccessEntity.RUN) else None,
     )
 
@@ -828,25 +823,6 @@ def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
         trials = [comparison[side] for side in ("current", "new")]
         shown["sample"] = " → ".join(f"{one['work']:,} tuples" for one in trials)
     return shown
-
-
-def plan_differences(record: PlanRecord, other: PlanRecord) -> list[tuple[str, str, str]]:
-    """The patterns that two plans run in different orders or trees: (pattern, in the first, in the second)."""
-    orders = [orders_of(one) for one in (record, other)]
-    names = dict.fromkeys([*orders[0], *orders[1]])
-    shown = [(name, orders[0].get(name, "not in it"), orders[1].get(name, "not in it")) for name in names]
-    return [row for row in shown if row[1] != row[2]]
-
-
-def orders_of(record: PlanRecord) -> dict[str, str]:
-    """Pattern -> its orders or trees."""
-    if of_another_format(record) is not None:
-        return {}
-    read = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
-    return {
-        one.pattern: "; ".join(written(c.order if c.tree is None else c.tree) for c in one.clauses)
-        for one in read.patterns
-    }
 
 
 def rejected_rows(tables: StreamTables, run: RunRecord) -> list[dict[str, Any]]:

@@ -21,10 +21,8 @@ from benchmarks.detection import (
     compare_detection,
     compare_slow_peers,
     detection_table,
-    duckdb_rates,
 )
 from benchmarks.engine_processes import Engine, engine_process
-from benchmarks.joins import DUCKDB_QUERIES
 from benchmarks.measure import Measurement, Progress, measure_in_turn
 from benchmarks.mechanisms import (
     EVENT_BY_EVENT,
@@ -33,14 +31,7 @@ from benchmarks.mechanisms import (
     mechanisms_table,
 )
 from benchmarks.page import Settings, make_page, with_other_sections
-from benchmarks.peers import CPP, FLINK, PEERS, Peer, duckdb_joins
-from benchmarks.published import (
-    DUCKDB,
-    EVENTS_PER_S,
-    machine_gain,
-    peers_of,
-    reference_of,
-)
+from benchmarks.peers import CPP, DUCKDB, FLINK, PEERS, Peer
 from benchmarks.report import Comparison, Timing, unpadded
 from benchmarks.streams import Streams
 from benchmarks.workloads import SASE, STOCK, TRAFFIC, WORKLOADS
@@ -83,8 +74,6 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
     rows = cells(detection_table(comparisons))
     assert len(rows) == sum(1 + len(comparison.peers) - len(CALLS) for comparison in comparisons)
     assert {row["engine"] for row in rows if row["workload"] == "W4"} >= {"fused", "fused, counting"}
-    if DUCKDB in {peer.name for peer in there}:
-        assert set(duckdb_rates(comparisons)) == DUCKDB_QUERIES.keys() & KINDS
 
 
 @pytest.mark.long
@@ -120,14 +109,10 @@ def test_the_page_says_who_runs_where(comparisons: list[Comparison], monkeypatch
     monkeypatch.setattr(detection, "compare_detection", lambda *_: comparisons)
     monkeypatch.setattr(detection, "compare_slow_peers", lambda *_: [slow])
     page = make_page(Settings(names=("detection",), looks=30), Progress())
-    _, kernel, slower, calls, *others = page.split("\n## ")
+    _, kernel, slower, calls = page.split("\n## ")
     assert "Flink CEP is not here: it needs a JDK" in kernel
     assert [row["we are x as fast"] for row in cells(slower)] == ["", "4,000"]
     assert len(cells(calls)) == 3 * len(comparisons)
-    if duckdb_joins() is not None:
-        rows = cells(others[0])
-        assert {row["engine"] for row in rows} == {"Esper", "OpenCEP", "UMass SASE"}
-        assert [row["DuckDB here / there"].split()[1] for row in rows if row["workload"] == "W4b"] == ["(W1)"]
 
 
 def test_what_an_engine_raises_in_its_process_is_raised_here() -> None:
@@ -181,17 +166,6 @@ def test_engines_run_in_turn_and_slow_ones_are_counted_once() -> None:
     assert "".join(ran) == "aabb|aa|aa|"
     assert matches == 3 and len(timings["a"].seconds) == 3 and len(timings["b"].seconds) == 1
     assert steps == [("W0: a, b", 3)]
-
-
-def test_other_engines_are_given_what_duckdb_gained() -> None:
-    w1, w3 = EVENTS_PER_S["W1"][DUCKDB], EVENTS_PER_S["W3"][DUCKDB]
-    rates = {"W1": 2 * w1, "W3": 3 * w3}
-    assert machine_gain("W3", rates) == 3
-    assert machine_gain("W5", rates) == 2  # no DuckDB there: the machine's, by W1
-    assert machine_gain("W5", {}) is None
-    assert [(p.engine, p.here_per_s) for p in peers_of("W5n", rates)] == [("UMass SASE", 2 * 0.59e6)]
-    assert [p.here_per_s for p in peers_of("W5n", {})] == [None]
-    assert [reference_of(name) for name in ("W3", "W4b", "W5", "W7")] == ["W3", "W1", "W1", "W7"]
 
 
 def test_a_mechanism_without_a_figure_does_not_run_the_workload() -> None:
