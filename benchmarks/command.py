@@ -36,13 +36,13 @@ COLUMNS = (
 )
 BENCHMARKS = ("detection", "mechanisms", "ingestion")
 """The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
+WORKLOAD, SCALE = "workload", "scale"
 """The benchmarks that run only when they are asked for."""
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, WORKLOAD, SCALE)))
 @click.option(
     "--events",
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
@@ -61,11 +61,6 @@ WORKLOADS = ("trades", "traffic")
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
 @click.option("--master", default="local[4]", show_default=True, help="Spark master of what runs in Spark.")
-@click.option(
-    "--constants",
-    type=click.Path(path_type=Path),
-    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it.",
-)
 @click.option(
     "--stream",
     "streams",
@@ -100,7 +95,6 @@ def bench(
     repetitions: int,
     data: Path,
     master: str,
-    constants: Path | None,
     streams: tuple[str, ...],
     patterns: int,
     days: int | None,
@@ -118,8 +112,6 @@ def bench(
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       ingestion   generated raw days to published events, start-up and imports aside
-      kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
-                  `kernel`)
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
@@ -143,8 +135,6 @@ def bench(
     from benchmarks.page import Settings, make_page, with_other_sections
     from benchmarks.report import unpadded
 
-    if constants is not None and KERNEL_COSTS not in names:
-        raise InputError("--constants is for kernel-costs: name it")
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")
@@ -155,7 +145,6 @@ def bench(
         repetitions=repetitions,
         data=data,
         master=master,
-        constants=constants,
         workloads=_workloads(names, streams, patterns, days, data),
         projects=folder or Path("var/workload"),
         scale=share,

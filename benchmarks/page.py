@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.command import BENCHMARKS, KERNEL_COSTS, SCALE, WORKLOAD
+from benchmarks.command import BENCHMARKS, SCALE, WORKLOAD
 from benchmarks.measure import Progress
 from benchmarks.report import machine
 from benchmarks.streams import TWIN_LOOKS, Streams
 from benchmarks.words import filled
-from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
     from benchmarks.workload import Request
@@ -23,10 +21,9 @@ if TYPE_CHECKING:
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD` or `SCALE`.
+    - `names`: of `BENCHMARKS`, `WORKLOAD` or `SCALE`.
     - `events`: of the stock stream for the columnar kernel.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
-    - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
     - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of projects.
     """
@@ -37,7 +34,6 @@ class Settings:
     data: Path | None = None
     looks: int = TWIN_LOOKS
     master: str = "local[4]"
-    constants: Path | None = None
     workloads: Sequence[Request] = ()
     projects: Path = Path("var/workload")
     scale: float = 1.0
@@ -66,7 +62,6 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
         machine=machine(),
         repetitions=settings.repetitions,
         master=settings.master,
-        units=UNITS,
     )
 
 
@@ -116,17 +111,6 @@ def _ingestion(run: _Run) -> str:
     return ingestion_table(measure_ingestion(run.settings.master, run.settings.repetitions, run.progress))
 
 
-def _kernel_costs(run: _Run) -> KernelCosts:
-    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, measured_runs
-
-    found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
-    by_kind = [condition_costs(name, run.settings.repetitions, run.progress) for name in ("lazy_chain_nfa", "fused")]
-    costs = calibrated(found, *by_kind)
-    if run.settings.constants is not None:
-        run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
-    return costs
-
-
 def _workload(run: _Run) -> dict[str, str]:
     from benchmarks.workload import workload_tables
 
@@ -147,7 +131,6 @@ _SECTIONS: Mapping[str, Callable[[_Run], object]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
     "ingestion": _ingestion,
-    KERNEL_COSTS: _kernel_costs,
     WORKLOAD: _workload,
     SCALE: _scale,
 }

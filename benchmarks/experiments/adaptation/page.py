@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
 
+from scipy import stats
+
 from benchmarks.charts import Axis, line_chart
 from benchmarks.experiments.adaptation import experiment as measured
 from benchmarks.experiments.adaptation.experiment import (
@@ -33,8 +35,6 @@ from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 
-STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t of 97.5 %, by degrees of freedom from 0 on."""
 SAME = 0.01
 """A mean difference of less is none, however sure."""
 THRESHOLD, INVARIANT = "constant threshold", "invariants"
@@ -81,9 +81,11 @@ def interval_of(ratios: Sequence[float]) -> Interval:
     ('1.99 (1.81 to 2.20), ahead', 'level')
     """
     logs = [math.log(ratio) for ratio in ratios]
-    middle, freedom = fmean(logs), min(len(logs), len(STUDENT)) - 1
-    half = STUDENT[freedom] * stdev(logs) / math.sqrt(len(logs)) if freedom else math.inf
-    return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half) if freedom else math.inf)
+    middle = fmean(logs)
+    if len(logs) == 1:
+        return Interval(0.0, math.exp(middle), math.inf)
+    half = float(stats.t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half))
 
 
 def all_seconds(row: Row, name: str) -> float:
