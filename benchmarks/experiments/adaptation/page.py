@@ -359,7 +359,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         described=dict.fromkeys(f"{row['stream']}: {row['stream is']}" for row in rows),
         measured=measured,
         has_month=any(of.stream == AARHUS for of in cases),
-        mechanisms=MECHANISMS,
+        mechanisms={planner: MECHANISMS[planner] for planner in sizes.planners},
         reach=REACH,
         sizes=sizes,
         is_full=sizes is FULL,
