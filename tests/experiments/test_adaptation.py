@@ -133,7 +133,7 @@ def test_thresholds_measure_how_far_a_number_has_moved_each_in_its_own_way(few_e
 
 
 def test_every_cell_has_all_figures_and_the_matches_of_all_decision_functions_are_the_same(rows: list[Row]) -> None:
-    assert len(rows) == 2 * 2 * 2 * 2
+    assert len(rows) == 3 * 2 * 2  # the traffic by two planners, the stocks by one; cases; repetitions
     for row in rows:
         assert number(row, f"{STATIC}:alarms") == number(row, f"{STATIC}:switches") == 0
         assert number(row, f"{STATIC}:estimating") == 0 < number(row, f"{UNCONDITIONAL}:estimating")
