@@ -36,20 +36,19 @@ COLUMNS = (
 )
 BENCHMARKS = ("detection", "mechanisms", "ingestion")
 """The benchmarks that run by default, in the order of the page."""
-KERNEL_COSTS, PROMISES, WORKLOAD, SCALE = "kernel-costs", "promises", "workload", "scale"
+WORKLOAD, SCALE = "workload", "scale"
 """The benchmarks that run only when they are asked for."""
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, PROMISES, WORKLOAD, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, WORKLOAD, SCALE)))
 @click.option(
     "--events",
-    multiple=True,
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
-    default=("1000000",),
+    default="1000000",
     show_default=True,
-    help="Length of the stock stream for the columnar kernel; may be given several times.",
+    help="Length of the stock stream for the columnar kernel.",
 )
 @click.option(
     "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each engine."
@@ -62,11 +61,6 @@ WORKLOADS = ("trades", "traffic")
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
 @click.option("--master", default="local[4]", show_default=True, help="Spark master of what runs in Spark.")
-@click.option(
-    "--constants",
-    type=click.Path(path_type=Path),
-    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it.",
-)
 @click.option(
     "--stream",
     "streams",
@@ -88,7 +82,7 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale and promises: this share of each size is measured.",
+    help="Of scale: this share of each size is measured.",
 )
 @click.option(
     "--out",
@@ -97,11 +91,10 @@ WORKLOADS = ("trades", "traffic")
 )
 def bench(
     names: tuple[str, ...],
-    events: tuple[str, ...],
+    events: str,
     repetitions: int,
     data: Path,
     master: str,
-    constants: Path | None,
     streams: tuple[str, ...],
     patterns: int,
     days: int | None,
@@ -119,24 +112,21 @@ def bench(
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       ingestion   generated raw days to published events, start-up and imports aside
-      kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
-                  `kernel`)
-      promises    only when asked for: what the page on mechanisms says is fast, beside a database or a short program
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
-                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
-                  of 10^12 events would take. Stopped, it goes on where it was
+                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
+                  on where it was
 
-    All engines must find the same matches. Engines that cannot be installed are compared through their ratio to DuckDB.
+    All engines must find the same matches.
 
     \b
     Examples:
       cep bench
       cep bench --out docs/benchmarks.md
-      cep bench detection --events 1000000 --events 5000000 --repetitions 3 --out docs/benchmarks.md
+      cep bench detection --events 5000000 --repetitions 3 --out docs/benchmarks.md
       cep bench workload --stream traffic --patterns 200 --days 3
       cep bench scale --share 0.01
 
@@ -145,19 +135,16 @@ def bench(
     from benchmarks.page import Settings, make_page, with_other_sections
     from benchmarks.report import unpadded
 
-    if constants is not None and KERNEL_COSTS not in names:
-        raise InputError("--constants is for kernel-costs: name it")
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")
         check_folder(out)
     settings = Settings(
         names=names or BENCHMARKS,
-        lengths=sorted(map(int, events)),
+        events=int(events),
         repetitions=repetitions,
         data=data,
         master=master,
-        constants=constants,
         workloads=_workloads(names, streams, patterns, days, data),
         projects=folder or Path("var/workload"),
         scale=share,

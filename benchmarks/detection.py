@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.engine_processes import Engine, engine_process, read_events, write_events
 from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner
-from benchmarks.peers import BUILDERS, CPP, PEERS, Peer
-from benchmarks.published import DUCKDB
+from benchmarks.peers import BUILDERS, CPP, DUCKDB, PEERS, Peer
 from benchmarks.report import Comparison, Timing, markdown_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS
@@ -24,24 +23,11 @@ from cep_pipeline.detection.detect import detect
 from cep_pipeline.slices.events_input import columns_needed
 
 LISTING, COUNTING = "fused", "fused, counting"
-BARS: dict[tuple[str, str], float] = {
-    **{(workload, CPP): 1.0 for workload in ("W1", "W2", "W3", "W4", "W4b", "W6")},
-    ("W1", DUCKDB): 8.0,
-    ("W2", DUCKDB): 8.0,
-}
-"""(Workload, peer) -> how many times as fast as it we have to be; with Kleene variables when we count."""
 FILE_TO_FILE, LISTED, COUNTED_BY_CALL = "file to matches, written", "cep.detect", "cep.detect, output count"
 WRITING = "writing the matches"
 BESIDE_CALLS = (CPP, DUCKDB)
 READING = "reading the columns"
 CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL, READING, WRITING)
-FEW = 100
-"""Matches are few where there is at most one in so many events."""
-OF_FEW, OF_MANY = 0.8, 0.5
-"""Aims for the speed from a file to written matches, as a share of the speed of reading the columns and writing the
-same matches: where these are few, detection is a pass over columns; where there are more, they have to be made."""
-SHORTEST_JUDGED = 1_000_000
-"""Bars are for streams of so many events: on shorter ones what is done once, such as binding columns, weighs most."""
 COUNTED = ("W4", "W4b")
 """Workloads whose matches are counted without being listed, too."""
 RUNS = ("W1", "W2", "W3", "W4", "W4b", "W6", "W7")
@@ -50,37 +36,37 @@ NOT_FUSED = {"W5": "nfab"}
 
 
 def compare_detection(
-    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
+    length: int, repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
 ) -> list[Comparison]:
     """Run every workload that the fused kernel runs by the kernel, by a user's calls and by the peers that are there.
 
-    Returned is a comparison for each workload and length, ours the kernel; peers that are not run over streams so long
-    are left out. Of streams of 10,000, 100,000, 1,000,000 and 5,000,000 events the match counts are known. Another
-    number of matches than is known, or than the others found, is a CepError.
+    Returned is a comparison for each workload, ours the kernel; peers that are not run over streams so long are left
+    out. Of streams of 10,000, 100,000, 1,000,000 and 5,000,000 events the match counts are known. Another number of
+    matches than is known, or than the others found, is a CepError.
     """
     comparisons = []
     with tempfile.TemporaryDirectory() as folder:
         for workload in RUNS:
-            for events in _asked(workload, lengths, streams):
-                path = _file(folder, streams, workload, events)
-                starts = _kernel(workload, path)
-                for peer in _there(peers):
-                    if peer.longest.get(workload, 0) >= events:
-                        starts[peer.name] = partial(peer.start, workload, path)
-                starts |= {call: partial(_start_call, call, workload, path) for call in CALLS}
-                comparisons.append(_compare(workload, events, starts, repetitions, progress))
+            events = _asked(workload, length, streams)
+            path = _file(folder, streams, workload, events)
+            starts = _kernel(workload, path)
+            for peer in _there(peers):
+                if peer.longest.get(workload, 0) >= events:
+                    starts[peer.name] = partial(peer.start, workload, path)
+            starts |= {call: partial(_start_call, call, workload, path) for call in CALLS}
+            comparisons.append(_compare(workload, events, starts, repetitions, progress))
     return comparisons
 
 
 def compare_slow_peers(
-    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
+    length: int, repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
 ) -> list[Comparison]:
-    """Run peers that are not run over any of these lengths over the longest stream that they are, with the kernel."""
+    """Run peers that are not run over streams of this length over the longest ones that they are, with the kernel."""
     comparisons = []
     slow: dict[tuple[str, int], list[Peer]] = {}
     for peer in _there(peers):
         for workload, longest in peer.longest.items():
-            if not any(events <= longest for events in _asked(workload, lengths, streams)):
+            if workload not in RUNS or _asked(workload, length, streams) > longest:
                 slow.setdefault((workload, longest), []).append(peer)
     with tempfile.TemporaryDirectory() as folder:
         for (workload, events), chosen in sorted(slow.items(), key=lambda one: list(WORKLOADS).index(one[0][0])):
@@ -94,11 +80,9 @@ def _there(peers: Sequence[Peer]) -> list[Peer]:
     return [peer for peer in peers if peer.missing() is None]
 
 
-def _asked(workload: str, lengths: Sequence[int], streams: Streams) -> Sequence[int]:
-    """The lengths of a workload's stream: those of the stock stream are asked for, the traffic is as long as it is."""
-    if workload not in RUNS:
-        return ()
-    return lengths if WORKLOADS[workload].stream == STOCK else (streams.traffic.events.num_rows,)
+def _asked(workload: str, length: int, streams: Streams) -> int:
+    """The length of a workload's stream: that of the stock stream is asked for, the traffic is as long as it is."""
+    return length if WORKLOADS[workload].stream == STOCK else int(streams.traffic.events.num_rows)
 
 
 def _file(folder: str, streams: Streams, workload: str, events: int) -> Path:
@@ -183,34 +167,24 @@ def _timed(run: Callable[[], int]) -> Measurement:
 
 
 def calls_table(comparisons: Sequence[Comparison]) -> str:
-    """The calls of comparisons: what they take as a multiple of the kernel's time, and beside others, in Markdown."""
+    """The calls of comparisons beside others, in Markdown."""
     rows = []
     for comparison in comparisons:
         timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
         both = _reading_and_writing(timings)
-        for name in CALLS:
-            call = timings[name]
-            peers = BESIDE_CALLS if name in (FILE_TO_FILE, LISTED, COUNTED_BY_CALL) else ()
-            beside = {peer: times_as_fast(call.ratio(timings[peer])) for peer in peers if peer in timings}
-            whole = name == FILE_TO_FILE
+        for call in (timings[name] for name in (FILE_TO_FILE, LISTED, COUNTED_BY_CALL)):
             rows.append(
                 [
                     comparison.workload,
                     f"{comparison.events:,}",
-                    f"{comparison.matches:,}",
-                    name,
-                    str(len(call.seconds)),
+                    call.engine,
                     format_seconds(call.median),
-                    f"{call.spread:.0%}",
-                    f"{timings[LISTING].ratio(call):.1f}",
-                    *(beside.get(peer, "") for peer in BESIDE_CALLS),
-                    f"{call.ratio(both):.2f}" if whole else "",
-                    _wanted(comparison, call.ratio(both)) if whole else "",
+                    *(times_as_fast(call.ratio(timings[peer])) if peer in timings else "" for peer in BESIDE_CALLS),
+                    f"{call.ratio(both):.2f}" if call.engine == FILE_TO_FILE else "",
                 ]
             )
-    header = ["workload", "events", "matches", "call", "n", "median", "spread", "x kernel"]
-    header += ["x as fast as C++", "x as fast as DuckDB", "of reading and writing", "wanted"]
-    return markdown_table(header, rows)
+    header = ["workload", "events", "call", "median", "x as fast as C++", "x as fast as DuckDB"]
+    return markdown_table([*header, "of reading and writing"], rows)
 
 
 def _reading_and_writing(timings: Mapping[str, Timing]) -> Timing:
@@ -219,30 +193,8 @@ def _reading_and_writing(timings: Mapping[str, Timing]) -> Timing:
     return Timing("reading and writing", tuple(map(sum, pairs)))
 
 
-def share_wanted(events: int, matches: int) -> float:
-    """The share of the speed of reading the columns and writing the matches that we want from a file to a file."""
-    return OF_FEW if matches * FEW <= events else OF_MANY
-
-
-def _wanted(comparison: Comparison, share: float) -> str:
-    if comparison.events < SHORTEST_JUDGED:
-        return ""
-    least = share_wanted(comparison.events, comparison.matches)
-    return f"{least:g}: {'met' if share >= least else 'MISSED'}"
-
-
-def duckdb_rates(comparisons: Sequence[Comparison]) -> dict[str, float]:
-    """Workload -> events a second of DuckDB over the longest stream on which it ran."""
-    rates: dict[str, tuple[int, float]] = {}
-    for comparison in comparisons:
-        for timing in comparison.peers:
-            if timing.engine == DUCKDB and comparison.events > rates.get(comparison.workload, (0, 0.0))[0]:
-                rates[comparison.workload] = comparison.events, comparison.events / timing.median
-    return {workload: rate for workload, (_, rate) in rates.items()}
-
-
 def detection_table(comparisons: Sequence[Comparison]) -> str:
-    """The kernel and its peers in comparisons, with ratios and bars, in Markdown.
+    """The kernel and its peers in comparisons, with ratios, in Markdown.
 
     What counts is compared with our counting, where there is one, and what builds matches with our listing.
     """
@@ -252,22 +204,17 @@ def detection_table(comparisons: Sequence[Comparison]) -> str:
         for timing in (timings[name] for name in timings if name not in CALLS):
             own = timing is comparison.ours or timing.engine in (LISTING, COUNTING)
             beside = timings[LISTING] if timing.engine in BUILDERS and LISTING in timings else comparison.ours
-            ratio = beside.ratio(timing)
-            judged = comparison.events >= SHORTEST_JUDGED
-            bar = BARS.get((comparison.workload, timing.engine)) if judged else None
             rows.append(
                 [
                     comparison.workload,
                     f"{comparison.events:,}",
                     f"{comparison.matches:,}",
                     timing.engine,
-                    str(len(timing.seconds)),
                     format_seconds(timing.median),
                     f"{timing.spread:.0%}",
                     count_per_s(comparison.events / timing.median),
-                    "" if own else times_as_fast(ratio),
-                    "" if bar is None else f"{bar:g}: {'met' if ratio >= bar else 'MISSED'}",
+                    "" if own else times_as_fast(beside.ratio(timing)),
                 ]
             )
-    header = ["workload", "events", "matches", "engine", "n", "median", "spread", "events/s", "we are x as fast", "bar"]
+    header = ["workload", "events", "matches", "engine", "median", "spread", "events/s", "we are x as fast"]
     return markdown_table(header, rows)

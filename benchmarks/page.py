@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.command import BENCHMARKS, KERNEL_COSTS, PROMISES, SCALE, WORKLOAD
+from benchmarks.command import BENCHMARKS, SCALE, WORKLOAD
 from benchmarks.measure import Progress
-from benchmarks.published import machine_gain, peers_of, reference_of
-from benchmarks.report import Comparison, machine, markdown_table
+from benchmarks.report import machine
 from benchmarks.streams import TWIN_LOOKS, Streams
 from benchmarks.words import filled
-from cep_pipeline.cli.terminal import count_per_s, times_as_fast
-from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_to_json
 
 if TYPE_CHECKING:
     from benchmarks.workload import Request
@@ -26,21 +21,19 @@ if TYPE_CHECKING:
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `PROMISES`, `WORKLOAD` or `SCALE`.
-    - `lengths`: of the stock stream for the columnar kernel.
+    - `names`: of `BENCHMARKS`, `WORKLOAD` or `SCALE`.
+    - `events`: of the stock stream for the columnar kernel.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
-    - `constants`: file to which the constants of the kernel's costs are written.
     - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` and `PROMISES` measure, and the folder of projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of projects.
     """
 
     names: Sequence[str] = BENCHMARKS
-    lengths: Sequence[int] = (1_000_000, 5_000_000)
+    events: int = 1_000_000
     repetitions: int = 5
     data: Path | None = None
     looks: int = TWIN_LOOKS
     master: str = "local[4]"
-    constants: Path | None = None
     workloads: Sequence[Request] = ()
     projects: Path = Path("var/workload")
     scale: float = 1.0
@@ -69,7 +62,6 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
         machine=machine(),
         repetitions=settings.repetitions,
         master=settings.master,
-        units=UNITS,
     )
 
 
@@ -88,16 +80,14 @@ def _detection(run: _Run) -> dict[str, str]:
         compare_detection,
         compare_slow_peers,
         detection_table,
-        duckdb_rates,
     )
     from benchmarks.flink_patterns import version
     from benchmarks.peers import missing_peers
 
     settings = run.settings
     # The peers that take seconds come last, so that the others find the machine as it was.
-    comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
-    slower = compare_slow_peers(settings.lengths, settings.repetitions, run.streams, run.progress)
-    duckdb_per_s = duckdb_rates([*comparisons, *slower])
+    comparisons = compare_detection(settings.events, settings.repetitions, run.streams, run.progress)
+    slower = compare_slow_peers(settings.events, settings.repetitions, run.streams, run.progress)
     return {
         "missing": missing_peers(),
         "traffic": run.streams.traffic.description,
@@ -105,40 +95,14 @@ def _detection(run: _Run) -> dict[str, str]:
         "slower": detection_table(slower) if slower else "",
         "flink": version() or "",
         "calls": calls_table(comparisons),
-        "others": _others_table(comparisons, duckdb_per_s) if duckdb_per_s else "",
     }
-
-
-def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, float]) -> str:
-    longest = {comparison.workload: comparison for comparison in comparisons}  # the last of each is the longest
-    rows = []
-    for workload, comparison in longest.items():
-        gain = machine_gain(workload, duckdb_per_s)
-        basis = reference_of(workload) if reference_of(workload) in duckdb_per_s else "W1"
-        listing = comparison.timing("fused")
-        ours = comparison.events / listing.median
-        for peer in peers_of(workload, duckdb_per_s):
-            assert peer.here_per_s is not None and gain is not None
-            rows.append(
-                [
-                    workload,
-                    peer.engine,
-                    count_per_s(peer.measured_per_s),
-                    f"{gain:.2f} ({basis})",
-                    count_per_s(peer.here_per_s),
-                    count_per_s(ours),
-                    times_as_fast(ours / peer.here_per_s),
-                ]
-            )
-    header = ["workload", "engine", "events/s there", "DuckDB here / there", "events/s here"]
-    return markdown_table([*header, "our listing, events/s", "we are x as fast"], rows)
 
 
 def _mechanisms(run: _Run) -> dict[str, str]:
     from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
 
     measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress)
-    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(*measured)}
+    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(measured)}
 
 
 def _ingestion(run: _Run) -> str:
@@ -147,31 +111,11 @@ def _ingestion(run: _Run) -> str:
     return ingestion_table(measure_ingestion(run.settings.master, run.settings.repetitions, run.progress))
 
 
-def _kernel_costs(run: _Run) -> KernelCosts:
-    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, measured_runs
-
-    found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
-    by_kind = [condition_costs(name, run.settings.repetitions, run.progress) for name in ("lazy_chain_nfa", "fused")]
-    costs = calibrated(found, *by_kind)
-    if run.settings.constants is not None:
-        run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
-    return costs
-
-
 def _workload(run: _Run) -> dict[str, str]:
     from benchmarks.workload import workload_tables
 
     settings = run.settings
     return workload_tables(settings.workloads, settings.projects, settings.master, run.progress, run.report)
-
-
-def _promises(run: _Run) -> str:
-    from benchmarks.promises import measure_promises, promises, promises_table
-
-    settings = run.settings
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = promises(Path(folder), settings.scale)
-        return promises_table(measure_promises(chosen, settings.repetitions, run.progress))
 
 
 def _scale(run: _Run) -> str:
@@ -187,8 +131,6 @@ _SECTIONS: Mapping[str, Callable[[_Run], object]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
     "ingestion": _ingestion,
-    KERNEL_COSTS: _kernel_costs,
     WORKLOAD: _workload,
-    PROMISES: _promises,
     SCALE: _scale,
 }

@@ -28,7 +28,6 @@ from benchmarks.engine_processes import Engine, read_events
 from benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
 from benchmarks.measure import Measurement
 from benchmarks.processes import processor_s, told_here
-from benchmarks.published import DUCKDB
 from benchmarks.stock_stream import MAX_EVENTS, StockStream
 from benchmarks.workloads import MANY_WINDOW_MS, STOCK, WORKLOADS, draw_types
 from cep_pipeline.errors import CepError
@@ -88,11 +87,11 @@ def write_types(path: Path) -> None:
 class DuckDBJoins:
     """Runs the bucketed joins of `joins` over events that lie in a DuckDB table before anything is timed."""
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self) -> None:
         import duckdb
 
         self._connection: Any = duckdb.connect()
-        self._connection.execute(f"SET threads = {threads}")
+        self._connection.execute("SET threads = 1")
 
     def load(self, events: pa.Table) -> None:
         """Put the events into the table of the queries, in place of earlier ones; times are whole milliseconds."""
@@ -109,14 +108,6 @@ class DuckDBJoins:
         start = time.process_time()
         matches = sum(int(self._connection.execute(query).fetchall()[0][0]) for query in DUCKDB_QUERIES[workload])
         return Measurement(time.process_time() - start, matches)
-
-
-def duckdb_joins(threads: int = 1) -> DuckDBJoins | None:
-    """DuckDB, or None where it is not installed."""
-    try:
-        return DuckDBJoins(threads)
-    except ImportError:
-        return None
 
 
 def _start_reference(workload: str, events: Path) -> Engine:
@@ -200,7 +191,8 @@ def _start_spark(workload: str, events: Path) -> Engine:
 
 
 _STOCK = dict.fromkeys((name for name, workload in WORKLOADS.items() if workload.stream == STOCK), MAX_EVENTS)
-CPP, SPARK, FLINK = "C++ scalar", "Spark SQL, bucketed join", "Flink CEP"
+CPP, DUCKDB = "C++ scalar", "DuckDB, bucketed join"
+SPARK, FLINK = "Spark SQL, bucketed join", "Flink CEP"
 PEERS = (
     Peer(CPP, _STOCK, _start_reference, _reference_missing),
     Peer(

@@ -99,7 +99,7 @@ class Watched:
 def run_watched(configuration: Path, days: Sequence[date], keep: Callable[[Watched, float, bool], None]) -> None:
     """Do a job for each stream of a `pipeline.yaml` in a fresh process, and watch it with all that it starts.
 
-    The job takes days from raw files to matches; without days it checks the plans. `keep` is told what it took, also
+    The job takes days from raw files to matches. `keep` is told what it took, also
     where it failed: the watched processes, seconds on the wall, and True if it came to its end. A job that fails is a
     CepError; what it has published stays.
     """
@@ -120,19 +120,15 @@ def run_watched(configuration: Path, days: Sequence[date], keep: Callable[[Watch
 
 
 def do_job(configuration: Path, days: Sequence[date]) -> None:
-    """Do as `cep run` does with days, or as `cep invariants --check` without any."""
+    """Do as `cep run` does with days."""
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.day_work import SilentObserver
-    from cep_pipeline.pipeline.plan_checks import check_invariants
-    from cep_pipeline.pipeline.run import PipelineRun, new_run_id
+    from cep_pipeline.pipeline.run import PipelineRun
     from cep_pipeline.spark.session import spark_session
 
     read = Configuration.load(configuration)
     warehouse, settings = read.open_warehouse(), read.settings.spark
     for stream in map(read.stream, read.stream_names()):
-        tables, sets = warehouse.stream(stream.schema), stream.pattern_sets
-        if days:
-            session = partial(spark_session, settings.master, app_name="cep bench")
-            PipelineRun(stream, tables, settings, sets, session, SilentObserver()).run_days(days)
-        else:
-            check_invariants(tables, stream, sets, run_id=new_run_id())
+        tables = warehouse.stream(stream.schema)
+        session = partial(spark_session, settings.master, app_name="cep bench")
+        PipelineRun(stream, tables, settings, stream.pattern_sets, session, SilentObserver()).run_days(days)

@@ -77,8 +77,7 @@ class Measured:
     - `slices`: those of its largest detection.
     - `seconds`, `processor_s`: on the wall, and of all processors.
     - `driver_kb`, `jvm_kb`, `worker_kb`: the most memory that the driver, the JVM and one worker held.
-    - `files`, `metadata_bytes`, `data_bytes`: of the warehouse after the run: its files, the bytes of the tables'
-      metadata, and those of all else.
+    - `files`, `metadata_bytes`: of the warehouse after the run: its files, and the bytes of the tables' metadata.
     - `steps_s`: name of a step -> its seconds on the wall in all days.
     """
 
@@ -96,7 +95,6 @@ class Measured:
     worker_kb: int
     files: int
     metadata_bytes: int
-    data_bytes: int
     steps_s: Mapping[str, float]
 
 
@@ -245,13 +243,11 @@ def _result(configuration: Path, days: Sequence[date]) -> dict[str, Any]:
                     steps[step.name] = steps.get(step.name, 0.0) + step.seconds
                     slices = max(slices, dict(step.counts).get("slices", 0) if step.name.startswith("detect") else 0)
     files = [path for path in Path(read.warehouse_location).rglob("*") if path.is_file()]
-    metadata = sum(path.stat().st_size for path in files if path.parent.name == "metadata")
     return {
         "events": events,
         "matches": matches,
         "slices": slices,
         "steps_s": steps,
         "files": len(files),
-        "metadata_bytes": metadata,
-        "data_bytes": sum(path.stat().st_size for path in files) - metadata,
+        "metadata_bytes": sum(path.stat().st_size for path in files if path.parent.name == "metadata"),
     }

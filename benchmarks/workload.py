@@ -1,7 +1,7 @@
 """`cep bench workload`: many patterns over days of a stream in one job; what it takes, in words and tables.
 
-Each workload is an ordinary project: `cep run`, `cep explain` and the other commands work on it with `--config`. What a
-job took is kept beside its project, part by part, so that one that was stopped is gone on with.
+Each workload is an ordinary project: `cep run`, `cep explain` and the other commands work on it with `--config`. What
+the job took is kept beside its project, part by part, so that one that was stopped is gone on with.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
-from math import exp
 from pathlib import Path
 from statistics import median
 
@@ -25,7 +24,7 @@ from benchmarks.measure import Progress
 from benchmarks.processes import Watched, run_watched
 from benchmarks.report import markdown_table
 from benchmarks.traffic_stream import MONTH, SENSORS, generate_traffic
-from cep_pipeline.cli.terminal import format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
@@ -37,7 +36,6 @@ from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.planning import plan
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.statistics import estimate_statistics
-from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import PublishedMatches
 from cep_pipeline.warehouse.stream_tables import StreamReader
 
@@ -58,8 +56,7 @@ on_missing: empty
 source: {format: parquet, path: "{day:%Y-%m}.parquet"}
 """
 SETTINGS, PARTS = "workload.json", "jobs.jsonl"
-"""Files of a project's folder: what was asked for, written when it is complete; and what each part of its jobs took."""
-DAYS, CHECK, ONE_MORE = "all days", "check of the plan", "a day with one pattern more"
+"""Files of a project's folder: what was asked for, written when it is complete; and what each part of its job took."""
 LOOKS_PER_DAY, LOOKS_BEFORE = 288, 72
 """Looks of generated readings: every five minutes, from six o'clock on the first day on."""
 ALONE = 20
@@ -77,8 +74,7 @@ STEPS: Mapping[str, Sequence[str]] = {
 class Workload:
     """A stream with days, and how patterns over it are drawn.
 
-    All `days` are run together, in one job; the `later` one in a job of its own, with one pattern more. Real events are
-    in the `folder` of public data, in the `file` of each day.
+    All `days` are run together, in one job. Real events are in the `folder` of public data, in the `file` of each day.
     """
 
     name: str
@@ -88,7 +84,6 @@ class Workload:
     file: str
     drawing: Drawing
     days: tuple[date, ...]
-    later: date | None = None
 
 
 WORKLOADS: Mapping[str, Workload] = {
@@ -105,7 +100,6 @@ WORKLOADS: Mapping[str, Workload] = {
             1,
         ),
         (date(2013, 10, 7),),
-        date(2013, 10, 8),
     ),
     TRAFFIC: Workload(
         TRAFFIC,
@@ -151,19 +145,10 @@ class Request:
         """The days that are run together."""
         return self.workload.days[: self.days]
 
-    @property
-    def all_days(self) -> tuple[date, ...]:
-        """The later day, too."""
-        return (*self.run_days, self.workload.later) if self.workload.later else self.run_days
-
 
 @dataclass(frozen=True)
 class Project:
-    """A project on disk, and what was asked for.
-
-    The statements are one more than asked for: the last one comes with the later day. `events` says for people what
-    they are.
-    """
+    """A project on disk, and what was asked for; `events` says for people what they are."""
 
     folder: Path
     request: Request
@@ -174,15 +159,8 @@ class Project:
         """The project's `pipeline.yaml`."""
         return self.folder / "pipeline.yaml"
 
-    @property
-    def statements(self) -> list[str]:
-        """The drawn patterns."""
-        return (self.folder / "drawn.sase").read_text(encoding="utf-8").removesuffix("\n").split(";\n")
-
-    def write(self, patterns: int, master: str) -> None:
-        """Let the first so many patterns be those of the project, and this the Spark master."""
-        text = ";\n".join(self.statements[:patterns]) + "\n"
-        (self.folder / "patterns.sase").write_text(text, encoding="utf-8")
+    def configure(self, master: str) -> None:
+        """Let this be the Spark master."""
         request = self.request
         search = {"planner": "simulated_annealing", "time_limit_s": request.search_s, "seed": request.seed}
         stream = {
@@ -196,24 +174,14 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Job:
-    """Days that are run in one process, and by how many of the drawn patterns; no days: the plan is checked."""
-
-    name: str
-    patterns: int
-    days: tuple[date, ...] = ()
-
-
-@dataclass(frozen=True)
 class JobPart:
-    """The cost of one process that worked on a job, with all that it started.
+    """The cost of one process that worked on the job, with all that it started.
 
     `seconds` are on the wall, `processor_s` of all processors. `peak_kb` is the most memory that all of them held at
     once, and `processes` how many they were; 0 where the system does not tell. `ended` says that it came to the end of
     the job.
     """
 
-    job: str
     seconds: float
     processor_s: float
     peak_kb: int
@@ -226,30 +194,27 @@ def workload_tables(
 ) -> dict[str, str]:
     """The number of patterns and the tables of a page.
 
-    Projects are made, each in the folder, and their jobs run as far as earlier calls have not. A job that fails, or a
+    Projects are made, each in the folder, and their jobs run where earlier calls have not. A job that fails, or a
     pattern that has other matches alone, is a CepError.
     """
-    jobs, days, plans = list[list[str]](), list[list[str]](), list[list[str]]()
+    jobs, days = list[list[str]](), list[list[str]]()
     for request in requests:
         name = request.workload.name
         progress.begin(f"{name}: drawing {request.patterns:,} patterns", 0)
         project = make_project(folder, request, report)
-        parts = run_jobs(project, master, progress)
+        parts = run_job(project, master, progress)
         read = Configuration.load(project.configuration)
         stream = read.stream(read.stream_names()[0])
         tables = read.open_warehouse().stream(stream.schema)
         alone = _alone(project, stream, tables, progress)
         jobs.append(_job_cells(project, tables, parts, alone))
         days += _day_cells(project, tables)
-        plans.append(_plan_cells(project, tables, parts))
         report(f"{name}: done; cep explain, matches, status … --config {project.configuration}")
     of_jobs = ["events of", "patterns", "days", "events", "matches", "wall", "processors", "memory, processes"]
-    of_plans = ["stream", "steps of the search", "nodes", "cost", "plan, text", "check", "its record"]
     return {
         "patterns": " and ".join(sorted({f"{request.patterns:,}" for request in requests})),
         "jobs": markdown_table([*of_jobs, "patterns alone (matches)"], jobs),
         "days": markdown_table(["stream", "which day", "events", *STEPS], days),
-        "plans": markdown_table([*of_plans, "one pattern more: anew", "in"], plans),
     }
 
 
@@ -283,8 +248,8 @@ def make_project(root: Path, request: Request, report: Callable[[str], None] = l
     report(f"{workload.name}: drawing {request.patterns:,} patterns over {events}")
     schema = StreamSchema.load(folder / "schema.yaml")
     first_day = load_events(schema, [_files(real or folder / "raw", request)[0]]).events
-    text = draw_statements(workload.drawing, schema.type_attribute, first_day, request.patterns + 1, request.seed)
-    (folder / "drawn.sase").write_text(text, encoding="utf-8")
+    text = draw_statements(workload.drawing, schema.type_attribute, first_day, request.patterns, request.seed)
+    (folder / "patterns.sase").write_text(text + "\n", encoding="utf-8")
     settings.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
     return Project(folder, request, events)
 
@@ -296,13 +261,13 @@ def _real_folder(request: Request) -> Path | None:
 
 
 def _files(folder: Path, request: Request) -> list[Path]:
-    return [folder / request.workload.file.format(day=day) for day in request.all_days]
+    return [folder / request.workload.file.format(day=day) for day in request.run_days]
 
 
 def _generate(folder: Path, request: Request) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if request.workload.name == TRADES:
-        generate_days(folder, request.all_days, stocks=4, max_rate_per_s=12.0, events_per_day=request.trades_per_day)
+        generate_days(folder, request.run_days, stocks=4, max_rate_per_s=12.0, events_per_day=request.trades_per_day)
         return
     looks = LOOKS_PER_DAY * len(request.run_days) - LOOKS_BEFORE
     readings = generate_traffic(looks, request.sensors)
@@ -314,35 +279,29 @@ def _generate(folder: Path, request: Request) -> None:
 
 
 def parts_of(project: Project) -> list[JobPart]:
-    """Read the times of the parts of a project's jobs so far."""
+    """Read the times of the parts of a project's job so far."""
     file = project.folder / PARTS
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [JobPart(**json.loads(line)) for line in lines]
 
 
-def run_jobs(project: Project, master: str, progress: Progress) -> list[JobPart]:
-    """Run the jobs of a project that have not come to their end yet, in order; returns the parts of all.
+def run_job(project: Project, master: str, progress: Progress) -> list[JobPart]:
+    """Run the days of a project, unless that has come to its end; returns the parts of the job.
 
-    All days are one job, then the plan is checked, then the later day is run with one pattern more. A job that fails is
-    a CepError; what it has published stays, and the next call goes on from there.
+    A job that fails is a CepError; what it has published stays, and the next call goes on from there.
     """
     request = project.request
-    jobs = [Job(DAYS, request.patterns, request.run_days), Job(CHECK, request.patterns)]
-    if request.workload.later is not None:
-        jobs.append(Job(ONE_MORE, request.patterns + 1, (request.workload.later,)))
-    ended = {part.job for part in parts_of(project) if part.ended}
-    for job in jobs:
-        if job.name in ended:
-            continue
-        project.write(job.patterns, master)
-        progress.begin(f"{request.workload.name}: {job.patterns:,} patterns, {job.name}", 0)
+    if any(part.ended for part in parts_of(project)):
+        return parts_of(project)
+    project.configure(master)
+    progress.begin(f"{request.workload.name}: {request.patterns:,} patterns", 0)
 
-        def keep(watched: Watched, seconds: float, is_ended: bool, name: str = job.name) -> None:
-            part = JobPart(name, seconds, watched.processor_s, watched.peak_kb, watched.processes, is_ended)
-            with (project.folder / PARTS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(part)) + "\n")
+    def keep(watched: Watched, seconds: float, is_ended: bool) -> None:
+        part = JobPart(seconds, watched.processor_s, watched.peak_kb, watched.processes, is_ended)
+        with (project.folder / PARTS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(part)) + "\n")
 
-        run_watched(project.configuration, job.days, keep)
+    run_watched(project.configuration, request.run_days, keep)
     return parts_of(project)
 
 
@@ -354,7 +313,7 @@ def _alone(project: Project, stream: Stream, tables: StreamReader, progress: Pro
     request = project.request
     day, zone = request.run_days[-1], stream.schema.timezone
     unit = _published(tables)[day]
-    patterns = list(stream.pattern_set(PATTERN_SET).patterns)[: request.patterns]
+    patterns = list(stream.pattern_set(PATTERN_SET).patterns)
     chosen = sorted(patterns, key=lambda pattern: -unit.counts[pattern.name])[: ALONE // 2]
     others = [pattern for pattern in patterns if pattern not in chosen]
     chosen += random.Random(request.seed).sample(others, min(ALONE - len(chosen), len(others)))
@@ -372,7 +331,7 @@ def _alone(project: Project, stream: Stream, tables: StreamReader, progress: Pro
         if counts[pattern.name] != unit.counts[pattern.name]:
             raise CepError(
                 f"{project.folder}: pattern {pattern.name} has {counts[pattern.name]:,} matches on {day} by itself, "
-                f"and {unit.counts[pattern.name]:,} in the job {DAYS!r}"
+                f"and {unit.counts[pattern.name]:,} in the job"
             )
         total += counts[pattern.name]
         progress.advance()
@@ -394,7 +353,7 @@ def _job_cells(project: Project, tables: StreamReader, parts: Sequence[JobPart],
         f"{len(days)}",
         f"{events:,}",
         f"{sum(units[day].matches for day in days):,}",
-        *job_costs([part for part in parts if part.job == DAYS]),
+        *job_costs(parts),
         f"{alone[0]}: equal ({alone[1]:,})",
     ]
 
@@ -404,7 +363,7 @@ def job_costs(parts: Sequence[JobPart]) -> list[str]:
 
     Examples
     --------
-    >>> job_costs([JobPart("all days", 100.0, 300.0, 1_900_000, 7, False), JobPart("all days", 80.0, 60.0, 5, 6, True)])
+    >>> job_costs([JobPart(100.0, 300.0, 1_900_000, 7, False), JobPart(80.0, 60.0, 5, 6, True)])
     ['3.0 min in 2 parts', '6.0 min', '1.90 GB in 7']
     """
     processor_s = sum(part.processor_s for part in parts)
@@ -439,26 +398,6 @@ def _day_cells(project: Project, tables: StreamReader) -> list[list[str]]:
         ]
         for what, days in (("the first day", [first]), ("a day after it (median)", later))
         if days
-    ]
-
-
-def _plan_cells(project: Project, tables: StreamReader, parts: Sequence[JobPart]) -> list[str]:
-    """The first plan, its check, and the plan with one pattern more."""
-    first, *others = reversed(tables.plans(PATTERN_SET))
-    workload, later = first.plan["workload"], project.request.workload.later
-    check = next(one for one in reversed(tables.decisions(PATTERN_SET)) if one.details.get("settings"))
-    sizes = len(canonical_json(dict(first.plan))) / 1e6, len(first.explain) / 1e3
-    anew = others[0].reason.split("planned anew: ")[-1].split(";")[0] if others else ""
-    return [
-        project.request.workload.name,
-        f"{workload['search']['steps']:,}",
-        f"{workload['nodes']:,} of {workload['nodes_apart']:,}",
-        f"{times_as_fast(exp(workload['ln_apart'] - workload['ln_cost']))} times less",
-        f"{sizes[0]:.2f} MB, {sizes[1]:.1f} kB",
-        f"{check.outcome}, {_minutes(sum(part.seconds for part in parts if part.job == CHECK))}",
-        f"{len(json.dumps(check.details)) / 1e3:.1f} kB",
-        anew,
-        format_seconds(_steps_of(tables)[later][[*STEPS].index("plan")]) if later else "",
     ]
 
 

@@ -29,7 +29,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_vi
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
-from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_network, steps_chart
+from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, steps_chart
 from cep_plugin import ADAPTATION_DAGS, DAGS_OF_A_STREAM, PREFIX, REPLANNING_DAG
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -58,9 +58,7 @@ from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.numbers.logarithms import format_ln
-from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics.drift import Number, numbers_of
-from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.storage import folder_name
@@ -75,7 +73,7 @@ from cep_pipeline.warehouse.match_pages import (
     matches_page,
     opened_match,
 )
-from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
@@ -85,10 +83,8 @@ SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how l
 SHOWN_DAYS = 42
 SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers and then the most frequent ones
 SHOWN_MATCHES = 50
-DRAWN_PATTERNS, DRAWN_TOGETHER = 5, 8
 DRAWN_PANELS = 12
 READ_NUMBERS = 30_000  # rates and selectivities of all the days and windows that a page of statistics compares
-COMPARED_DAYS = 7  # before a decision about a plan, and after it
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
 # The pages hold no script and load nothing: so a browser need not allow any.
@@ -437,21 +433,18 @@ def plan(
     pattern_set: Name,
     version: Annotated[int, Query(ge=1)],
     pattern: NameOrNone = None,
-    other: Annotated[int | None, Query(ge=1)] = None,
 ) -> HTMLResponse:
-    """A recorded plan: drawn, as `cep explain` prints it, one of its patterns in full, or beside another plan."""
+    """A recorded plan: as `cep explain` prints it, or one of its patterns in full."""
     versions = pages.tables.plans(pattern_set)
     record = next((one for one in versions if one.version == version), None)
-    compared = next((one for one in versions if one.version == other), None)
-    if record is None or (other is not None and compared is None):
+    if record is None:
         raise HTTPException(404, "There is no such plan.")
-    names, text, drawn = [], record.explain, []
+    names, text = [], record.explain
     if of_another_format(record) is None:
         read = Plan.from_json(record.plan, f"plan {version} of {pattern_set}")
         names = [one.pattern for one in read.patterns]
         if pattern is not None and pattern in names:
             text = read.explain(patterns=[pattern])
-        drawn = drawn_plans(read, pattern, passed_at_nodes(pages.tables, pattern_set))
     if pattern is not None and pattern not in names:
         raise HTTPException(404, "There is no such pattern in the plan.")
     replanning = f"{REPLANNING_DAG}_{pages.stream}"
@@ -463,10 +456,7 @@ def plan(
         names=names,
         most_rows=SHOWN_ROWS,
         text=text,
-        drawn=drawn,
         versions=versions,
-        other=other,
-        differences=None if compared is None else plan_differences(record, compared),
         replan=pages.dag_page(replanning) if pages.may("POST", replanning, DagAccessEntity.RUN) else None,
     )
 
@@ -651,8 +641,7 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
         report=report.to_json(nearest=SHOWN_RUNS),
         number=len(report.verifications),
         decisions=[
-            (one, brought, answer_to(one, latest))
-            for one, brought in what_they_brought(pages.tables, pages.pattern_set, latest)
+            (one, compared_costs(one.details.get("comparison") or {}), answer_to(one, latest)) for one in latest
         ],
     )
 
@@ -797,140 +786,11 @@ def clock(at: datetime, zone: ZoneInfo) -> str:
     return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
 
 
-def observed_on(tables: StreamTables, pattern_set: str, first: date, last: date) -> dict[date, Observed]:
-    """Return the counts of detection at the nodes of plans, for each day with a record."""
-    found: dict[date, Observed] = {}
-    for record in tables.statistics(pattern_set, first, last, without=("state", "snapshot")):
-        with suppress(CepError):  # of another version
-            if record.observed is not None:
-                found[record.day] = Observed.from_json(record.observed)
-    return found
-
-
-def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:
-    """Pattern -> variables bound at a node -> the candidates and passes that detection counted on the latest day."""
-    days = [unit.final_day for unit in tables.matches_days(pattern_set)]
-    passed: dict[str, dict[frozenset[str], tuple[int, int]]] = {}
-    for observed in observed_on(tables, pattern_set, days[-1], days[-1]).values() if days else ():
-        for one in observed.observations:
-            own = passed.setdefault(one.pattern, {})
-            before = own.get(frozenset(one.variables), (0, 0))
-            own[frozenset(one.variables)] = (before[0] + one.candidates, before[1] + one.passes)
-    return passed
-
-
-def what_they_brought(
-    tables: StreamTables, pattern_set: str, decisions: Sequence[Decision]
-) -> list[tuple[Decision, dict[str, str]]]:
-    """Decisions about plans, each with its cost, and the days before and after it."""
-    latest: dict[date, RunRecord] = {}
-    for run in tables.runs():
-        if run.day is not None and run.status == "succeeded" and pattern_set in run.plans:
-            latest.setdefault(run.day, run)
-    by_version: dict[int, list[date]] = {}
-    for day in sorted(latest):
-        by_version.setdefault(latest[day].plans[pattern_set], []).append(day)
-    rows, wanted = [], dict[date, None]()
-    for one in decisions:
-        now = one.details.get("current")
-        sides: list[list[date]] = [[], []]
-        if now is not None and now != one.plan_version:  # another plan has become the current one
-            before, after = (by_version.get(version, []) for version in (one.plan_version, now))
-            sides[0] = [day for day in before if latest[day].started_at < one.decided_at][-COMPARED_DAYS:]
-            sides[1] = [day for day in after if latest[day].started_at >= one.decided_at][:COMPARED_DAYS]
-        wanted |= dict.fromkeys(sides[0] + sides[1])
-        rows.append((one, sides))
-    observed = observed_on(tables, pattern_set, min(wanted), max(wanted)) if wanted else {}
-    events = {one.day: one.events for one in tables.days()} if wanted else {}
-    said = []
-    for one, sides in rows:
-        before, after = (work_of_days(days, observed, events) for days in sides)
-        cost = compared_costs(one.details.get("comparison") or {})
-        said.append((one, {"cost": cost, "before": before, "after": after}))
-    return said
-
-
 def compared_costs(comparison: Mapping[str, Any]) -> str:
     """The cost of the current plan and of the new one; "" where it is not recorded."""
     if comparison.get("ln_current") is None or comparison.get("ln_new") is None:
         return ""
     return " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
-
-
-def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:
-    """Tell in words the work of detection for each event on days; "" where nothing is recorded."""
-    counted = [day for day in days if day in observed and events.get(day)]
-    if not counted:
-        return ""
-    total = sum(events[day] for day in counted)
-    nodes = [node for day in counted for node in observed[day].observations]
-    tested, passed = (
-        (sum(numbers) / total for numbers in zip(*((one.candidates, one.passes) for one in nodes), strict=True))
-        if nodes
-        else (0, 0)
-    )
-    span = f"{counted[0]}" if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
-    return f"{span}: {tested:.3g} tuples tested and {passed:.3g} passed for each event"
-
-
-def drawn_plans(
-    plan: Plan, chosen: str | None, passed: Mapping[str, Mapping[frozenset[str], tuple[int, int]]]
-) -> list[dict[str, Any]]:
-    """The drawings of a plan: patterns that share work as one network, and each other one by itself.
-
-    Of all patterns the first are drawn, or those of which shared work saves most. A chosen one is drawn with those that
-    share work with it, as far as they can be read together.
-    """
-    by_name = {one.pattern: one for one in plan.patterns}
-    shared = () if plan.workload is None else plan.workload.shared
-    # Work that binds several variables says more than events of one type.
-    uses = [
-        [use.pattern for use in node.uses] for node in sorted(shared, key=lambda node: len(node.uses[0].variables) < 2)
-    ]
-    alike = dict.fromkeys(name for of_node in uses if chosen in (None, *of_node) for name in of_node)
-    if chosen in alike:
-        alike = {chosen: None} | alike
-    together, network = list(alike)[:DRAWN_TOGETHER], None
-    while together and network is None:
-        clauses = [(name, clause) for name in together for clause in by_name[name].clauses]
-        network = plan_network(clauses, passed, plan.sharing, shared)
-        together = together if network else together[: len(together) // 2]
-    rows = []
-    if network:
-        left = f", {len(together)} of {len(alike):,}" if len(alike) > len(together) else ""
-        title = f"Patterns that share work{left}: {', '.join(together)}"
-        rows.append({"title": title, "drawing": Markup(network), "others": []})
-    singles = [chosen] if chosen in by_name else [*by_name][:DRAWN_PATTERNS]
-    for one in (by_name[name] for name in singles):
-        for clause in one.clauses:
-            drawing = "" if one.pattern in together else plan_network([(one.pattern, clause)], passed) or ""
-            others = [
-                (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
-                for rival in clause.alternatives
-            ]
-            title = one.pattern + (f", clause {clause.clause + 1}" if clause.clause else "")
-            if drawing or others:
-                rows.append({"title": title, "drawing": Markup(drawing), "others": others})
-    return rows
-
-
-def plan_differences(record: PlanRecord, other: PlanRecord) -> list[tuple[str, str, str]]:
-    """The patterns that two plans run in different orders or trees: (pattern, in the first, in the second)."""
-    orders = [orders_of(one) for one in (record, other)]
-    names = dict.fromkeys([*orders[0], *orders[1]])
-    shown = [(name, orders[0].get(name, "not in it"), orders[1].get(name, "not in it")) for name in names]
-    return [row for row in shown if row[1] != row[2]]
-
-
-def orders_of(record: PlanRecord) -> dict[str, str]:
-    """Pattern -> its orders or trees."""
-    if of_another_format(record) is not None:
-        return {}
-    read = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
-    return {
-        one.pattern: "; ".join(written(c.order if c.tree is None else c.tree) for c in one.clauses)
-        for one in read.patterns
-    }
 
 
 def rejected_rows(tables: StreamTables, run: RunRecord) -> list[dict[str, Any]]:

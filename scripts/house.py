@@ -46,7 +46,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         7_375,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_120),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 10_295),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 9_347),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 328, 148, 19, 87
@@ -247,7 +247,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
         ("circles of files", len(of_files), 0, map(" ".join, of_files)),
         ("circles of packages", len(of_packages), 0, map(" ".join, of_packages)),
         ("cited pages that are not there", len(missing), 0, missing),
-        ("kB of pages", pages // 1000, 425, ()),
+        ("kB of pages", pages // 1000, 372, ()),
         ("bytes of the README", len((house.checkout / "README.md").read_bytes()), 10_000, ()),
     ]
 

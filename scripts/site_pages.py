@@ -29,7 +29,6 @@ MEASUREMENTS = (
     "benchmarks.md",
     "workload.md",
     "scale.md",
-    "promises.md",
 )
 """Beginnings of the names of pages that report measurements."""
 _IN_REPOSITORY = {name: page for page, name in ROOT_PAGES.items()}

@@ -48,12 +48,12 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 the acep-invariants patent, in the product's loop: static, unconditional, constant thresholds (relative,
                 absolute, ratio) and invariants, t and d tuned on other stretches and in hindsight; traffic whose rates
                 are exchanged over 1 : 500, stocks that drift, and the real month; 4 to 64 decisions a window, with and
-                without the price of a switch; throughput of all seconds, estimating among them. A quarter of an hour
+                without the price of a switch; throughput of all seconds, estimating among them. Twenty minutes
       multi_pattern
                 the MCEP patent, section 6: throughput gain of shared plans over plans of each pattern by itself,
                 against the number of patterns (100; 1,000 with --full), their size, search time, windows, density
                 and rate difference; simulated annealing and tabu search, their neighbourhoods, prefixes and
-                subexpressions, against SH, RE, SPASS and MOTTO; types that are exchanged; costs by differences
+                subexpressions, against SH, RE, SPASS and MOTTO; types that are exchanged
 
     Every finished measurement is kept in NAME.cells.jsonl beside the page: a run that was stopped goes on where it
     was, and one that asks for the same again only writes the page. Measurements of other seeds, data or code are not

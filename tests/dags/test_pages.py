@@ -780,76 +780,15 @@ def drawn_nodes(html: str) -> list[str]:
     return re.findall("<title>([^<]*)</title>", html.partition("<svg")[2].partition("</svg>")[0])
 
 
-@pytest.mark.parametrize("query", ["", "&pattern=financials_follow"])
-def test_patterns_that_share_work_are_drawn_as_one_network(viewer: Any, configuration: Path, query: str) -> None:
-    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
-    record = tables.current_plan("follow")
-    assert record is not None
-    workload = cep.Plan.from_json(record.plan).workload
-    assert workload is not None and workload.shared
-    html = viewer.get(f"/cep/plan?{REAL}&pattern_set=follow&version={record.version}{query}").text
-    nodes = drawn_nodes(html)
-    assert len(nodes) == workload.nodes < workload.nodes_apart, "a node that several patterns share is drawn once"
-    serving = [found[1].split(", ") for node in nodes if (found := re.search("; serves ([^;]*)", node))]
-    uses = [{use.pattern for use in node.uses} for node in workload.shared]
-    assert sorted(map(sorted, serving)) == sorted(map(sorted, uses))
-    for name in ("bac_follows", "financials_follow", "bank_and_ibm_follow", "all_follow"):
-        assert [node.endswith(f"; matches of {name}") for node in nodes].count(True) == 1
-    assert any("of them passed on the latest day" in node for node in nodes)
-    assert "expected" in html.partition("<svg")[2].partition("</svg>")[0]
-
-
-@pytest.mark.parametrize("sharing", ["prefix", "subexpression"])
-def test_of_many_patterns_that_share_work_only_those_are_drawn_that_can_be_read(sharing: str) -> None:
-    from cep_pages import DRAWN_TOGETHER, drawn_plans
-
-    statements = (f"NAME p{n} PATTERN SEQ(A a, B b, C c) WHERE c.price < {n} WITHIN {n} seconds" for n in range(1, 31))
-    patterns = parse("; ".join(statements))
-    statistics = cep.estimate_statistics(patterns, market(100))
-    plan = cep.plan(patterns, statistics, planner="sharing", sharing=sharing)
-    for chosen in (None, "p29"):
-        network = drawn_plans(plan, chosen, {})[0]
-        assert f"share work, {DRAWN_TOGETHER} of 30: " in network["title"]
-        assert (chosen or "p1,") in network["title"]
-        serving = [node for node in drawn_nodes(network["drawing"]) if "serves" in node]
-        assert max(node.count(", p") + 1 for node in serving) >= 30, "also those that are not drawn are counted"
-    few = cep.plan(patterns[:3], statistics, planner="sharing", sharing=sharing)
-    assert few.workload is not None
-    assert len(drawn_nodes(drawn_plans(few, None, {})[0]["drawing"])) == few.workload.nodes
-
-
 def test_a_decision_shows_what_it_brought(viewer: Any, configuration: Path) -> None:
-    """The costs as they were recorded, and the days before and after, by what detection counted."""
+    """The costs as they were recorded."""
     tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
-    days = [date(2025, 1, day) for day in (6, 7, 8)]
-    decided = datetime.now(UTC)
-    runs = {run.day: run for run in tables.runs()}
-    after = replace(runs[days[2]], run_id="with another plan", started_at=decided + timedelta(minutes=1))
-    tables.record_run(replace(after, finished_at=after.started_at + timedelta(seconds=1), plans={"market": 2}))
     comparison = {"same": False, "ln_current": 2.0, "ln_new": 1.0}
-    brought = Decision("market", "replanning", "replaced", "the market has opened", decided, None, 1, "violation__7")
+    reason, decided = "the market has opened", datetime.now(UTC)
+    brought = Decision("market", "replanning", "replaced", reason, decided, None, 1, "violation__7")
     tables.record_decision(replace(brought, details={"current": 2, "comparison": comparison}))
-    kept = replace(brought, outcome="kept", run_id="violation__8", decided_at=decided + timedelta(minutes=2))
-    tables.record_decision(replace(kept, details={"current": 1, "comparison": comparison}))
-    events = {one.day: one.events for one in tables.days()}
-
-    def counted(*chosen: date) -> str:
-        nodes = [
-            node
-            for record in tables.statistics("market", chosen[0], chosen[-1])
-            for node in (record.observed or {})["observations"]
-        ]
-        tested, passed = (sum(node[place] for node in nodes) / sum(events[day] for day in chosen) for place in (2, 3))
-        assert tested > 0
-        return f"{tested:.3g} tuples tested and {passed:.3g} passed for each event"
-
     shown = text(viewer.get(f"/cep/invariants?{REAL}&pattern_set=market").text)
-    assert (
-        "replanning replaced v1 → v2 the market has opened 7.389 → 2.718 "
-        f"{days[0]} to {days[1]}: {counted(*days[:2])} {days[2]}: {counted(days[2])}"
-    ) in shown
-    row = shown[shown.index("replanning kept v1 the market") :].partition("replanning replaced")[0]
-    assert "7.389 → 2.718" in row and "tuples tested" not in row, "the plan has stayed"
+    assert "replanning replaced v1 → v2 the market has opened 7.389 → 2.718" in shown
 
 
 def test_a_violation_that_has_been_dealt_with_is_not_red(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

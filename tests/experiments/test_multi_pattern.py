@@ -28,7 +28,6 @@ from benchmarks.experiments.multi_pattern.experiment import (
     FULL,
     ON_TOP,
     RATES,
-    RECOMPUTED,
     SEARCH,
     SIZE,
     SMALL,
@@ -87,9 +86,6 @@ TINY = Sizes(
     types=(7,),
     rate_differences=(0.5,),
     adaptive=EXCHANGED,
-    recomputed=4,
-    ours_s=0.01,
-    ratio=2.0,
 )
 
 
@@ -180,7 +176,7 @@ def test_rates_of_a_pattern_differ_by_no_more_than_wanted(trades: WorkloadStream
 
 @pytest.mark.long
 def test_every_part_is_measured_for_every_contender(rows: list[Row]) -> None:
-    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED}
+    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE}
     assert {(row["part"], row["stream"]) for row in rows} == set(product(parts, STREAMS))
     apart = by_contender(row for row in rows if row["part"] in COMPARED_BY_GAINS)
     by_part = {part: {row["contender"] for row in apart if row["part"] == part} for part in parts}
@@ -226,9 +222,8 @@ def test_full_is_more_of_the_same() -> None:
     assert {SMALL.patterns[number] for number in (10, 30, 100)} == {10}
     small, full = (EXPERIMENT.cells(Request(full=full)) for full in (False, True))
     assert len(small) < len(full)
-    assert max(FULL.patterns) == 1_000 and FULL.ours_s == 5 and FULL.ratio * FULL.ours_s == 180
+    assert max(FULL.patterns) == 1_000
     assert {cell.key["part"] for cell in small} == {cell.key["part"] for cell in full}
-    assert SMALL.ratio == FULL.ratio
 
 
 GAINS = {"SA-EDGE": 40.0, "TS-EDGE": 38.0, "SA-EDGE-PREFIX": 7.0, "TS-EDGE-PREFIX": 7.0, "SH": 4.0, "RE": 13.0}
@@ -277,9 +272,6 @@ def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator
             judged = exchange is ANEW and x == 10
             exchanged = {"exchange": exchange, "value": x, **own, **({} if judged else {"loop:seconds": 9.0})}
             yield {"part": ADAPTIVE, "stream": stream, "events": 1_000, **exchanged, **changed}
-        costs: dict[str, Figure] = {"ours:cost": 10.0, "recomputed:cost": 11.0, "start:cost": 20.0, "ours_s": 5.0}
-        costs |= {"ours:steps": 1_000, "recomputed:steps": 500, "ratio": 36.0, "value": 100}
-        yield {"part": RECOMPUTED, "stream": stream, **costs, **changed}
 
 
 def other_verdicts(rows: list[Row]) -> dict[int, Verdict]:
@@ -313,7 +305,6 @@ DIFFERS, UNDECIDED, SURPASSED = Verdict.DIFFERS, Verdict.UNDECIDED, Verdict.SURP
         # Plans that are best in hindsight save nothing here, so nothing could be seen of ten times.
         ([*paper_rows(**{"loop:seconds": 2.0})], {9: UNDECIDED}),
         ([*paper_rows(**{"loop:seconds": 2.0, "phases:candidates": 5.0})], {9: DIFFERS}),
-        ([*paper_rows(**{"ours:cost": 12.0})], {13: DIFFERS}),
     ],
 )
 def test_a_finding_fails_where_the_figures_do(changed: list[Row], expected: dict[int, Verdict]) -> None:
@@ -385,10 +376,10 @@ def test_the_command_goes_on_where_it_was_and_writes_tables_charts_and_findings(
     assert "`cep experiment multi_pattern --seed 1`" in text and "{" not in text
     for name in ("patterns", "size", "search", "window_s", "window_events", "density", "rates", "exchanged"):
         assert f"](page/{name}.svg)" in text and (tmp_path / "page" / f"{name}.svg").is_file()
-    assert "drawn with seed 1" in text and "generated readings of" in text and "Of 14 findings of the paper " in text
+    assert "drawn with seed 1" in text and "generated readings of" in text and "Of 13 findings of the paper " in text
     headings = re.findall("^## (.*)$", text, re.MULTILINE)
     assert headings[:3] == ["Findings", "Pictures", "Why"] and headings[-1] == "How it was measured"
     why = text.split("## Why")[1].split("\n## ")[0]
     cited = re.findall(r"\(\*([^*]+)\*\)", why)
     assert cited and set(cited) <= set(headings)
-    assert done.output.startswith("Of 14 findings of the paper ") and done.output.endswith("written to page.md\n")
+    assert done.output.startswith("Of 13 findings of the paper ") and done.output.endswith("written to page.md\n")

@@ -7,7 +7,7 @@ import multiprocessing
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
-        "cep_pipeline.warehouse.commits",
+        "cep_pipeline.warehouse.catalog",
         "cep_pipeline.warehouse.stream_tables",
         "pyarrow.dataset",
         "tests.warehouse.published_days",

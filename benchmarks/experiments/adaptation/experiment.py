@@ -35,6 +35,7 @@ from cep_pipeline.adaptation.decisions import (
     Verdict,
 )
 from cep_pipeline.adaptation.distance import AverageRelativeDifference, Fixed, MetaAdaptive
+from cep_pipeline.adaptation.loop import AdaptiveRun
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation, deviations
 from cep_pipeline.errors import CepError
@@ -87,7 +88,7 @@ def decisions_of(parameters: Sequence[float]) -> dict[str, DecisionFunction]:
 
 
 TRAFFIC, STOCKS, AARHUS = "traffic", "stocks", "Aarhus"
-TYPES, PER_S = 10, 80.0
+TYPES, PER_S = 10, 84.0
 """Event types, and events a second of all types of a generated stream together."""
 WINDOW_S = {TRAFFIC: 60, STOCKS: 80, AARHUS: 10_800}
 PASSING = {TRAFFIC: 4.0, STOCKS: 2.4, AARHUS: 2.4}
@@ -321,7 +322,7 @@ class Sizes:
     parameters
         What is tried of t, of each kind, and of d beside 0.
     frequencies
-        Decisions a window, each with the number of windows of a generated stretch.
+        Decisions a window, each with the number of windows of a generated stretch; all streams have the first one.
     sets
         Sets of patterns and their sizes, which all decide as often as the first of `frequencies` says.
     base
@@ -338,7 +339,7 @@ class Sizes:
     planners: tuple[str, ...]
 
 
-SMALL = Sizes(4, (0.1, 0.6, 3.6), ((4, 36), (64, 6)), (), (SEQUENCE, 5), ("greedy", "zstream"))
+SMALL = Sizes(3, (0.3, 2.4, 19.2), ((4, 100), (64, 18)), (), (SEQUENCE, 5), ("greedy", "zstream"))
 FULL = Sizes(
     5,
     (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8),
@@ -356,15 +357,41 @@ def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
         *((*sizes.base, *frequency) for frequency in sizes.frequencies),
         *((*one, often, windows) for one in sizes.sets if one != sizes.base),
     ]
-    # The real month is as long as it is: where decisions are frequent it would take too many of them.
-    streams = [(TRAFFIC, cases), (STOCKS, cases), *([(AARHUS, cases[:1])] if has_month(request.data) else [])]
-    of_streams = [(stream, planner, case) for stream, own in streams for planner, case in product(sizes.planners, own)]
+    seldom = [case for case in cases if case[2] == often]
+    # By the first planner alone: what is decided more often, where estimating takes most of the time by any plan, and
+    # the stocks, where all plans are dear.
+    first = sizes.planners[:1]
+    of_streams = [
+        *product([TRAFFIC], first, [case for case in cases if case not in seldom]),
+        *product([TRAFFIC], sizes.planners, seldom),
+        *product([STOCKS], first, seldom),
+        *product([AARHUS] if has_month(request.data) else [], sizes.planners, seldom[:1]),
+    ]
     for (stream, planner, case), number in product(of_streams, range(1, sizes.repetitions + 1)):
         kind, size, often, windows = case
         key: dict[str, Figure] = {"stream": stream, "planner": planner, "set": kind, "size": size, "a window": often}
         key |= {"windows": windows, "parameters": " ".join(f"{one:g}" for one in sizes.parameters)}
         run = partial(_measure, stream, planner, case, number, sizes.parameters, request)
         yield Cell({**key, "repetition": number}, run)
+
+
+class _Replay(AdaptiveRun):
+    """A run of the loop by statistics that were estimated before: they are the same whatever is decided.
+
+    The first run, which finds none, estimates them.
+    """
+
+    estimated: dict[int, StatisticsSnapshot]
+
+    def _count(self, first: int, stop: int) -> None:
+        self._at = stop
+        if stop not in self.estimated:
+            super()._count(first, stop)
+
+    def _fresh(self) -> StatisticsSnapshot:
+        if self._at not in self.estimated:
+            self.estimated[self._at] = super()._fresh()
+        return self.estimated[self._at]
 
 
 def _measure(
@@ -377,8 +404,9 @@ def _measure(
 ) -> dict[str, Figure]:
     """Run one pattern over one stretch by all decision functions.
 
-    Decision functions that switch to the same plans at the same events share a run of detection: then it is their
-    decisions that differ, not the noise of the machine.
+    What is the same for several of them is measured once, so that it is their decisions that differ, not the noise of
+    the machine: statistics; and a run of detection that switches to the same plans at the same events. The time of
+    detection is that of its tries and switches, each at the price that least squares find over all runs.
 
     Raises
     ------
@@ -402,48 +430,68 @@ def _measure(
         max_pairs=MAX_PAIRS,
         clock=time.process_time,
     )
-    figures: dict[str, Figure] = {"stream is": stretch.description, "events": stretch.events.num_rows}
-    runs: dict[tuple[tuple[int, str], ...], tuple[int, AdaptationReport]] = {}
+    estimated: dict[int, StatisticsSnapshot] = {}
 
     def run(loop: AdaptiveDetection) -> tuple[int, AdaptationReport]:
-        tables, report = loop.detect([pattern], stretch.events, snapshot=known, output="count")
-        return int(tables[pattern.name].column("count")[0].as_py()), report
+        running = _Replay(loop, [pattern], stretch.events, None, known, "count", None)
+        running.estimated = estimated
+        counts = [int(count) for _, batch in running.batches() for count in batch.column("count").to_pylist()]
+        return sum(counts), running.report()
 
-    def keep(own: str, decided: AdaptationReport, found: tuple[int, AdaptationReport]) -> None:
-        matches, report = found
-        if figures.setdefault("matches", matches) != matches:
-            raise CepError(f"adaptation: {own} finds {matches:,} matches, where {figures['matches']:,} were found")
-        figures.update(
-            {
-                f"{own}:alarms": decided.replannings,
-                f"{own}:switches": len(decided.switches),
-                f"{own}:estimating": decided.seconds_estimating,
-                f"{own}:deciding": decided.total.deciding,
-                f"{own}:planning": decided.total.planning,
-                f"{own}:detecting": report.total.detecting,
-                f"{own}:tries": sum(node.candidates for node in report.metrics.nodes),
-            }
-        )
-
+    decided: dict[str, AdaptationReport] = {}
+    found: dict[str, tuple[int, AdaptationReport]] = {}
+    runs: dict[tuple[tuple[int, str], ...], tuple[int, AdaptationReport]] = {}
     with one_core():
         # What is loaded or compiled on first use is no part of any decision function's time.
         settled.detect([pattern], begin, snapshot=known, output="count")
+        estimating = run(replace(settled, decision=Unconditional(), find=False))[1].seconds_estimating
         for own, decision in decisions_of(parameters).items():
             loop = replace(settled, decision=decision)
             if own == META:  # it learns from the work that a switch has saved
-                found = run(loop)
-                keep(own, found[1], found)
+                found[own] = run(loop)
+                decided[own] = found[own][1]
                 continue
-            _, decided = run(replace(loop, find=False))
-            switches = tuple((one.row, one.orders) for one in decided.switches)
+            _, decided[own] = run(replace(loop, find=False))
+            switches = tuple((one.row, one.orders) for one in decided[own].switches)
             if switches not in runs:
                 runs[switches] = run(loop)
-            keep(own, decided, runs[switches])
+            found[own] = runs[switches]
         for own in (UNCONDITIONAL, named("d", 0.0)):
-            found = run(replace(settled, decision=decisions_of(())[own], minimum_gain=None))
-            keep(f"{own}, {PRICED}", found[1], found)
-    figures["decisions"] = len(found[1].checks)
+            priced = run(replace(settled, decision=decisions_of(())[own], minimum_gain=None))
+            found[f"{own}, {PRICED}"], decided[f"{own}, {PRICED}"] = priced, priced[1]
+    figures: dict[str, Figure] = {"stream is": stretch.description, "events": stretch.events.num_rows}
+    figures |= {"matches": found[STATIC][0], "decisions": len(decided[UNCONDITIONAL].checks)}
+    prices, figures["beside measured"] = _prices([report for _, report in found.values()])
+    for own, (matches, report) in found.items():
+        if matches != figures["matches"]:
+            raise CepError(f"adaptation: {own} finds {matches:,} matches, where {figures['matches']:,} were found")
+        work = _work(report)
+        figures |= {
+            f"{own}:alarms": decided[own].replannings,
+            f"{own}:switches": len(decided[own].switches),
+            f"{own}:estimating": 0.0 if own == STATIC else estimating,
+            f"{own}:deciding": decided[own].total.deciding,
+            f"{own}:planning": decided[own].total.planning,
+            f"{own}:detecting": float(work @ prices),
+            f"{own}:tries": int(work[0]),
+        }
     return figures
+
+
+def _work(report: AdaptationReport) -> Floats:
+    """The work of a run of detection: its tries, and its beginnings."""
+    return np.array([sum(node.candidates for node in report.metrics.nodes), len(report.switches) + 1.0])
+
+
+def _prices(reports: Sequence[AdaptationReport]) -> tuple[Floats, float]:
+    """Seconds of a try and of a beginning; and how far the times by them are from those measured, in the mean."""
+    work = np.array([_work(report) for report in reports])
+    seconds = np.array([report.total.detecting for report in reports])
+    # Relative errors count: long runs are not to have all the say.
+    prices = np.linalg.lstsq(work / seconds[:, None], np.ones(len(seconds)), rcond=None)[0]
+    if prices.min() < 0:
+        prices = np.array([np.median(seconds / work[:, 0]), 0.0])
+    return prices, float(np.abs(work @ prices / seconds - 1).mean())
 
 
 EXPERIMENT = Experiment("adaptation", SMALL, FULL, _cells)

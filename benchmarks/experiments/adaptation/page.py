@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
 
+from scipy import stats
+
 from benchmarks.charts import Axis, line_chart
 from benchmarks.experiments.adaptation import experiment as measured
 from benchmarks.experiments.adaptation.experiment import (
@@ -33,8 +35,6 @@ from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 
-STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t of 97.5 %, by degrees of freedom from 0 on."""
 SAME = 0.01
 """A mean difference of less is none, however sure."""
 THRESHOLD, INVARIANT = "constant threshold", "invariants"
@@ -81,9 +81,11 @@ def interval_of(ratios: Sequence[float]) -> Interval:
     ('1.99 (1.81 to 2.20), ahead', 'level')
     """
     logs = [math.log(ratio) for ratio in ratios]
-    middle, freedom = fmean(logs), min(len(logs), len(STUDENT)) - 1
-    half = STUDENT[freedom] * stdev(logs) / math.sqrt(len(logs)) if freedom else math.inf
-    return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half) if freedom else math.inf)
+    middle = fmean(logs)
+    if len(logs) == 1:
+        return Interval(0.0, math.exp(middle), math.inf)
+    half = float(stats.t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half))
 
 
 def all_seconds(row: Row, name: str) -> float:
@@ -332,8 +334,7 @@ def _at_least(found: Interval, bound: float) -> Verdict:
 
 
 OTHERS = (THRESHOLD, UNCONDITIONAL, STATIC)
-SHOWN = (STATIC, UNCONDITIONAL, THRESHOLD, INVARIANT, ZERO, AVERAGE, META)
-PRICES = tuple(f"{name}, {PRICED}" for name in (UNCONDITIONAL, ZERO))
+SHOWN = (STATIC, UNCONDITIONAL, THRESHOLD, INVARIANT, ZERO, AVERAGE, META, f"{ZERO}, {PRICED}")
 
 
 def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
@@ -349,16 +350,16 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         cases=cases,
         ahead="; ".join(said),
         ahead_table=_ahead_table(cases),
-        hindsight=_hindsight_table(cases),
         times=_times_table(cases),
-        tried=_tried_tables(cases),
+        tried=_tried_table(cases),
         tries=[of.mean(STATIC, "tries") for of in cases],
         shares=[number(row, "matches") / number(row, "events") for row in rows],
+        beside=fmean(number(row, "beside measured") for row in rows),
         windows=[round(number(row, "events") / number(row, "windows")) for row in rows],
         described=dict.fromkeys(f"{row['stream']}: {row['stream is']}" for row in rows),
         measured=measured,
         has_month=any(of.stream == AARHUS for of in cases),
-        mechanisms=MECHANISMS,
+        mechanisms={planner: MECHANISMS[planner] for planner in sizes.planners},
         reach=REACH,
         sizes=sizes,
         is_full=sizes is FULL,
@@ -367,24 +368,23 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
 
 def _ahead_table(cases: Sequence[Case]) -> str:
     lines = [
-        [str(of), of.chosen(THRESHOLD), of.chosen(INVARIANT), *(str(of.ahead_of(INVARIANT, one)) for one in OTHERS)]
+        [
+            str(of),
+            of.chosen(THRESHOLD),
+            of.chosen(INVARIANT),
+            *(str(of.ahead_of(INVARIANT, one)) for one in OTHERS),
+            str(of.ahead_of(of.in_hindsight(INVARIANT), of.in_hindsight(THRESHOLD))),
+        ]
         for of in cases
     ]
-    return markdown_table(["case", "threshold", "distance", *(f"beside {one}" for one in OTHERS)], lines)
-
-
-def _hindsight_table(cases: Sequence[Case]) -> str:
-    lines = []
-    for of in cases:
-        threshold, distance = of.in_hindsight(THRESHOLD), of.in_hindsight(INVARIANT)
-        lines.append([str(of), threshold, distance, str(of.ahead_of(distance, threshold))])
-    return markdown_table(["case", "best threshold", "best distance", "invariants beside threshold"], lines)
+    header = ["case", "threshold", "distance", *(f"beside {one}" for one in OTHERS), "beside threshold, in hindsight"]
+    return markdown_table(header, lines)
 
 
 def _times_table(cases: Sequence[Case]) -> str:
     lines = []
     for of in cases:
-        for name in (*SHOWN, *PRICES):
+        for name in SHOWN:
             counts = (f"{of.mean(name, figure):,.1f}" for figure in ("alarms", "switches"))
             seconds = (format_seconds(of.mean(name, figure)) for figure in (*OVERHEAD, "detecting"))
             throughput = fmean(number(row, "events") for row in of.rows) / fmean(of.seconds(name))
@@ -395,16 +395,11 @@ def _times_table(cases: Sequence[Case]) -> str:
     return markdown_table([*header, "events/s, all of it"], lines)
 
 
-def _tried_tables(cases: Sequence[Case]) -> list[str]:
-    """All seconds by each value of t and d: a table a kind of decision function."""
-    tables = []
-    by_kind: dict[str, list[str]] = {}
-    for name in (*cases[0].of_kind(THRESHOLD), *cases[0].of_kind(INVARIANT)):
-        by_kind.setdefault(name.partition("=")[0], []).append(name)
-    for kind, names in by_kind.items():
-        lines = [[str(of), *(format_seconds(fmean(of.seconds(name))) for name in names)] for of in cases]
-        tables.append(markdown_table([kind, *(name.partition("=")[2] for name in names)], lines))
-    return tables
+def _tried_table(cases: Sequence[Case]) -> str:
+    """All seconds by each value of t and d."""
+    names = [*cases[0].of_kind(THRESHOLD), *cases[0].of_kind(INVARIANT)]
+    lines = [[str(of), *(format_seconds(fmean(of.seconds(name))) for name in names)] for of in cases]
+    return markdown_table(["case", *names], lines)
 
 
 def _picture(cases: Sequence[Case]) -> Picture:

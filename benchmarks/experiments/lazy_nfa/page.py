@@ -15,6 +15,7 @@ from benchmarks.experiments.lazy_nfa.experiment import (
     EAGER,
     FREQUENCY,
     INPUT,
+    ONCE_TREE,
     OWN_TREE,
     PHASES,
     SEQUENCES,
@@ -29,7 +30,7 @@ from benchmarks.experiments.lazy_nfa.experiment import (
 )
 from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.terminal import count_per_s, times_as_fast
+from cep_pipeline.cli.terminal import times_as_fast
 
 ORDER_OF_MAGNITUDE = 10.0
 THREE_ORDERS = 1_000.0
@@ -213,6 +214,7 @@ STYLES = {
         for chain, dashed in zip(CHAINS, (False, True, False, False, True, True), strict=True)
     },
     TREE.name: Style("#2a9d5c"),
+    ONCE_TREE.name: Style("#79818c"),
     OWN_TREE.name: Style("#2a9d5c", dashed=True),
 }
 """Chains by the event that they wait for first, the second of them dashed."""
@@ -242,7 +244,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         threshold=THRESHOLD,
         computations=_tables(frequency, _figure("computations")),
         evaluations=_tables(frequency, _figure("evaluations")),
-        throughput=_tables(frequency, lambda row: count_per_s(number(row, "events") / number(row, "seconds"))),
         peaks_by_input=_table(
             rows_of(rows, part=INPUT), "part_of_input", "share of the input", _figure("peak_instances")
         ),

@@ -51,9 +51,8 @@ from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 WORKLOAD, SIZE, SEARCH, TIME, COUNT = "workload size", "pattern size", "search time", "time window", "count window"
-DENSITY, RATES, ADAPTIVE, RECOMPUTED = "density", "rate difference", "adaptive", "recomputed"
-"""The parts: figures 10 and 12A, E; 11A and 12B, F; 11B; 11C and 12C, G; 11D and 12D, H; 14A-B; 14C-D; 13; and
-what computing costs by differences is worth."""
+DENSITY, RATES, ADAPTIVE = "density", "rate difference", "adaptive"
+"""The parts: figures 10 and 12A, E; 11A and 12B, F; 11B; 11C and 12C, G; 11D and 12D, H; 14A-B; 14C-D; 13."""
 COMPARED_BY_GAINS = (WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES)
 """The parts whose cells have contenders."""
 
@@ -575,10 +574,6 @@ class Sizes:
         Largest difference of rates in a pattern, as a share of the largest there is.
     adaptive
         Of the part with types exchanged.
-    recomputed
-        Patterns of the part that computes costs anew.
-    ours_s, ratio
-        Seconds of the search with differences, and how many times as long the one that recomputes has.
     """
 
     windows: int
@@ -593,9 +588,6 @@ class Sizes:
     types: tuple[int, ...]
     rate_differences: tuple[float, ...]
     adaptive: AdaptiveSizes
-    recomputed: int
-    ours_s: float
-    ratio: float = 36.0
 
 
 SMALL = Sizes(
@@ -605,7 +597,7 @@ SMALL = Sizes(
     workloads=2,
     base=30,
     pattern_sizes=(3, 5, 7),
-    search=SearchLimit(steps=50_000),
+    search=SearchLimit(steps=5_000),
     search_s=(0.1, 0.4, 1.6),
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
@@ -623,8 +615,6 @@ SMALL = Sizes(
         threshold=1.0,
         minimum_gain=0.5,
     ),
-    recomputed=50,
-    ours_s=0.4,
 )
 FULL = replace(
     SMALL,
@@ -641,8 +631,6 @@ FULL = replace(
         phases=(10, 30, 100, 300, 1_000, 10_000, 100_000),
         workloads=10,
     ),
-    recomputed=100,
-    ours_s=5.0,
 )
 
 
@@ -657,7 +645,6 @@ def stream_named(
 def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
     yield from _workload_cells(sizes, request)
     yield from _adaptive_cells(sizes, request)
-    yield from _recomputed_cells(sizes, request)
 
 
 def _workload_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
@@ -729,37 +716,6 @@ def _adaptive_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
         key |= {"steps": of.steps, "threshold": of.threshold, "minimum gain": of.minimum_gain}
         key |= {"every": of.every_windows, "reach": of.reach_windows, "events a window": of.window_events}
         yield Cell(key, partial(run, stream, exchange, phase, number))
-
-
-def _recomputed_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    def run(stream: str, patterns: int) -> Row:
-        read = stream_named(stream, sizes, request)
-        return _recomputed(read, patterns, sizes.ours_s, sizes.ratio, request.seed)
-
-    for stream in STREAMS:
-        patterns = sizes.recomputed
-        key: dict[str, Figure] = {"part": RECOMPUTED, "stream": stream, "value": patterns, "ours_s": sizes.ours_s}
-        key |= {"ratio": sizes.ratio, "windows": sizes.windows}
-        yield Cell(key, partial(run, stream, patterns))
-
-
-def _recomputed(stream: WorkloadStream, patterns: int, ours_s: float, ratio: float, seed: int) -> Row:
-    """The same search with costs by differences, and with all of them computed anew in each step."""
-    workload = draw_workload(stream, Shape(patterns), 0, seed)
-    snapshot = snapshot_for(workload.patterns, stream.events)
-    row: dict[str, Figure] = {}
-    for name, seconds, recompute in (("ours", ours_s, False), ("recomputed", ratio * ours_s, True)):
-        begun = time.perf_counter()
-        plan = plan_workload(
-            workload.patterns, snapshot, "simulated_annealing", time_limit_s=seconds, seed=seed, recompute=recompute
-        )
-        assert plan.workload is not None and plan.workload.search is not None
-        row[f"{name}:search_s"] = time.perf_counter() - begun
-        row[f"{name}:steps"] = plan.workload.search.steps
-        row[f"{name}:cost"] = math.exp(plan.ln_cost)
-    start = plan_workload(workload.patterns, snapshot, "simulated_annealing", steps=1, seed=seed)
-    row["start:cost"] = math.exp(start.ln_cost)
-    return row
 
 
 EXPERIMENT = Experiment("multi_pattern", SMALL, FULL, _cells)

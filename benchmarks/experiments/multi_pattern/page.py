@@ -38,10 +38,8 @@ from benchmarks.experiments.multi_pattern.experiment import (
     PHASES,
     RATES,
     RE,
-    RECOMPUTED,
     SA_EDGE,
     SEARCH,
-    SEARCHES,
     SH,
     SIZE,
     STATIC,
@@ -276,7 +274,6 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
         never_below_either([*of[DENSITY], *of[RATES]], noise),
         reordering_and_rates(of[RATES], noise),
         sharing_and_density(of[DENSITY], noise),
-        in_less_time(rows_of(rows, part=RECOMPUTED)),
     ]
 
 
@@ -408,18 +405,6 @@ def sharing_and_density(rows: Sequence[Row], noise: float) -> Measured:
     return _growth(by_density, SH.name, noise), _range_of_means(rows, SH.name)
 
 
-AS_FAR = 1.001
-"""A search gets as far as another one if its plan costs at most so many times as much."""
-
-
-@finding
-def in_less_time(rows: Sequence[Row]) -> Measured:
-    """The worth of costs by differences; costs are counted."""
-    found = [number(row, "ours:cost") / number(row, "recomputed:cost") for row in rows]
-    verdict = Verdict.HOLDS if max(found) <= AS_FAR else Verdict.DIFFERS
-    return verdict, {"ratio": rows[0]["ratio"], "least": min(found), "most": max(found)}
-
-
 def _over_baselines(rows: Sequence[Row]) -> list[float]:
     """The mean gain of SA-EDGE as a multiple of that of the best baseline, by part, stream and value."""
     means = [{**row, "number": 0} for row in averaged(rows)]
@@ -537,7 +522,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         searched=_searched(rows_of(apart, part=SEARCH)),
         densities=_densities(apart),
         exchanged=exchanged_table(exchanged),
-        recomputed=_recomputed(rows_of(rows, part=RECOMPUTED)),
         sizes=sizes,
         descriptions={name: stream_named(name, sizes, request).description for name in STREAMS},
         noise=noise,
@@ -572,31 +556,25 @@ def _gains(rows: Sequence[Row], value: str) -> str:
     return markdown_table([f"gain by {value}", *(f"{stream} {at:g}" for stream, at in columns)], lines)
 
 
-def _plans(means: Sequence[Row]) -> list[str]:
-    """A table for the largest number of patterns that all contenders have, and one for the largest of all."""
-    by_all = max(values_of(rows_of(means, contender=SEARCHES[-1].name)))
-    return [_plans_table(rows_of(means, value=value)) for value in sorted({by_all, max(values_of(means))})]
-
-
-def _plans_table(means: Sequence[Row]) -> str:
+def _plans(means: Sequence[Row]) -> str:
     lines = [
         [
             stream,
-            f"{number(row, 'value'):g}",
             str(row["contender"]),
             count_per_s(number(row, "throughput")),
             f"{number(row, 'candidates'):,.0f}",
             f"{number(row, 'created'):,.0f}",
-            f"{row['peak']:,}",
             f"{row['nodes']:,}",
             f"{number(row, 'cost'):,.0f}",
             format_seconds(number(row, "planning")),
         ]
         for stream in STREAMS
-        for row in rows_of(means, stream=stream)
+        for row in rows_of(means, stream=stream, value=max(values_of(means)))
     ]
-    header = ["stream", "patterns", "plan", "events/s", "candidates", "created", "peak", "nodes", "cost", "planning"]
-    return markdown_table(header, lines)
+    return markdown_table(
+        ["stream", "plan", "events/s", "candidates", "created", "nodes", "cost", "planning"],
+        lines,
+    )
 
 
 def _prefixes(rows: Sequence[Row]) -> str:
@@ -638,25 +616,6 @@ def _densities(rows: Sequence[Row]) -> str:
             ]
         )
     return markdown_table(["stream", "types", "density", "of subpatterns of two types and more"], lines)
-
-
-def _recomputed(rows: Sequence[Row]) -> str:
-    lines = []
-    for row in rows:
-        for name, what in (("ours", "differences"), ("recomputed", "all anew")):
-            seconds = number(row, f"{name}:search_s")
-            lines.append(
-                [
-                    str(row["stream"]),
-                    f"{row['value']}",
-                    what,
-                    format_seconds(seconds),
-                    f"{row[f'{name}:steps']:,}",
-                    f"{count_per_s(number(row, f'{name}:steps') / seconds)}",
-                    f"{number(row, f'{name}:cost'):,.1f}",
-                ]
-            )
-    return markdown_table(["stream", "patterns", "costs by", "search", "steps", "steps/s", "cost"], lines)
 
 
 def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[str, str]]:

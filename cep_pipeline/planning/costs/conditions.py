@@ -1,8 +1,8 @@
 """The order in which conditions are tested: first what costs little beside the tuples that it lets go.
 
 A tuple is tested until a condition does not hold. Of independent conditions with costs c and shares p of tuples that
-pass, the expected cost is least where they stand in the order of c / (1 - p). What a test costs depends on its kind;
-`cep bench kernel-costs` measures that. The shares are those of `prior_selectivity`: conditions are put in order before
+pass, the expected cost is least where they stand in the order of c / (1 - p). What a test costs depends on its kind
+(`kernel_costs.json`). The shares are those of `prior_selectivity`: conditions are put in order before
 anything is known of the events.
 """
 

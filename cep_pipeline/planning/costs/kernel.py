@@ -22,8 +22,8 @@ costs 1 + t / c times as much, where t is what the test takes beside a compariso
 of one step count as the product of both. Functions that it has no code for (`APART`) are computed of the tuples that
 pass all else, block by block: those cost t each (`LateTests`).
 
-What a unit of work costs is measured by `cep bench kernel-costs`, never guessed; `kernel_costs.json` has the constants,
-and where and when they were measured.
+What a unit of work costs was measured, never guessed: many orders were run, and least squares of relative errors fitted
+the constants to what they had counted. `kernel_costs.json` has them, and where and when they were measured.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def kernel_costs() -> KernelCosts:
 
 
 def costs_from_json(content: Any, source: str) -> KernelCosts:
-    """Read what `cep bench kernel-costs --out` wrote; InputError, which names the source, where it is none."""
+    """Read constants; InputError, which names the source, where they are none."""
     from cep_pipeline.documents import form_of, reading_form
 
     optional = {"conditions": {}, "tests": {}, "measured_on": "", "measured_at": ""}
