@@ -318,6 +318,8 @@ class StreamRules:
 
     def _window(self, types: frozenset[EventType] | None) -> tuple[Array, Array]:
         events, window = self.events, self.pattern.window
+        if types == frozenset():
+            return np.empty(0, np.int32), np.empty(0, np.int32)
         if window.time_us is not None:
             width, view = min(window.time_us, LONGEST_WINDOW), everything(events)
             asked = [] if types is None else [events.leaf_rows(one) for one in types]
