@@ -17,11 +17,9 @@ from cep_pipeline.compiled.pointers import Int64s, float64_at, further, int32_at
 from cep_pipeline.detection.conditions.cells import (
     Cells,
     append,
-    cell_before,
     cells_at,
     drop_newest,
     first_row_of,
-    length_of,
     row_of,
 )
 from cep_pipeline.detection.conditions.codes import EQUAL, GREATER, ITEM_WORDS, LESS, NEWEST, PREVIOUS
@@ -181,36 +179,6 @@ def follows(code: Code, group: int, slots: Any, before: int, row: int) -> bool:
 
 
 @njit(error_model="numpy")
-def put_plain(words: Any, depth: int) -> bool:
-    """Put out a match whose last list is so many candidates, as `places` says; False where there is no room."""
-    machine, cells, _, rules = parts_at(words)
-    level, found = level_at(machine, machine.variables - 1), found_at(words, at.FOUND)
-    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
-    end = found.used[1]
-    for slot in range(rules.positive):
-        value = machine.slots[slot]
-        length = depth if slot == level[at.L_SLOT] else length_of(cells, value) if rules.kleene[slot] else 1
-        if end + length > found.capacity:
-            return False
-        for place in range(length):
-            found.variables[end + place] = slot
-        if slot == level[at.L_SLOT]:
-            for place in range(length):
-                found.rows[end + place] = candidates[places[place] - 1]
-        elif rules.kleene[slot]:
-            for place in range(length - 1, -1, -1):
-                found.rows[end + place] = row_of(cells, value)
-                value = cell_before(cells, value)
-        else:
-            found.rows[end] = value
-        end += length
-    found.ends[found.used[0]] = end
-    found.used[0] += 1
-    found.used[1] = end
-    return True
-
-
-@njit(error_model="numpy")
 def put_out(words: Any, depth: int) -> bool:
     """Put out what is bound, a complete match, unless an event rejects it; False where there is no room.
 
@@ -224,9 +192,10 @@ def put_out(words: Any, depth: int) -> bool:
             last = max(last, last_row(rules, cells, machine.slots, 0, slot))
         if rejected(rules, code, cells, machine.slots, 0, first, last):
             return True
-    if machine.variables > 0 and level_at(machine, machine.variables - 1)[at.L_PLAIN]:
-        return put_plain(words, depth)
-    return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, 0)
+    level = level_at(machine, max(machine.variables - 1, 0))
+    plain = level[at.L_SLOT] if level[at.L_PLAIN] else -1
+    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
+    return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, plain, candidates, places, depth)
 
 
 @njit(error_model="numpy")

@@ -99,7 +99,7 @@ def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
         r[c.TOUCHED_OUTPUTS] += 1
         m.saved_outputs[2 * output] = found.used[0]
         m.saved_outputs[2 * output + 1] = found.used[1]
-    return add_match(found, rules, m.cells, slots, 0)
+    return add_match(found, rules, m.cells, slots, -1, m.match, m.match, 0)
 
 
 # --- lists of Kleene variables ---------------------------------------------------------------------------------------
