@@ -16,8 +16,8 @@ from cep_pipeline.compiled.native import address, words_of
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.conditions.groups import ConditionGroups, conditions_of
 from cep_pipeline.detection.conditions.writer import Accumulators, CommonTerms, ConjunctWriter
+from cep_pipeline.detection.limits import ask_for
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
-from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct

@@ -11,9 +11,9 @@ import numpy as np
 from cep_pipeline.detection.conditions.codes import CODE_WORDS, FOUND_WORDS, RING_WORDS, RULES_WORDS
 from cep_pipeline.detection.conditions.program import CellRing, EventRows, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.conditions.writer import CommonTerms
+from cep_pipeline.detection.limits import ask_for
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.network import Network, Node
-from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.structure import types_of
