@@ -19,7 +19,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.routines import room_for
 
-_AT_ONCE = 1 << 15
+_AT_ONCE = 1 << 14
 """Matches that are written as integers in one go, while a processor's cache holds them."""
 
 _KERNELS = "cep_pipeline.detection.match_kernels"
@@ -143,28 +143,23 @@ def _sorted_rows(rows: Array) -> Array | None:
     if count == 0 or len(rows) == 0:
         return rows
     last = rows.max(axis=0)
-    first, most = int(last.min()), int(last.max())
-    lows = [int((own - last).min()) for own in rows]
-    bits = [(-low).bit_length() for low in lows]
-    if (most - first).bit_length() + sum(bits) > 63:
+    first, lows = int(last.min()), (rows - last).min(axis=1, keepdims=True)
+    bits = [int(-low).bit_length() for low in lows.flat]
+    if (int(last.max()) - first).bit_length() + sum(bits) > 63:
         return None
+    sizes = np.array(bits, np.int64).reshape(-1, 1)
+    shifts, masks = sum(bits) - np.cumsum(sizes, axis=0), (1 << sizes) - 1
     words, ordered = room_for(count, np.int64), room_for(rows.size, np.int32).reshape(rows.shape)
     parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, count, _AT_ONCE)]
     for part in parts:
-        found, ends = words[part], last[part]
-        found[:] = ends - first
-        for own, low, size in zip(rows, lows, bits, strict=True):
-            found <<= size
-            found += own[part] - (ends + low)
+        apart = (rows[:, part] - (last[part] + lows)).astype(np.int64)
+        words[part] = (last[part].astype(np.int64) - first << sum(bits)) + (apart << shifts).sum(axis=0)
     if (words[1:] >= words[:-1]).all():
         return rows
     words.sort()
     for part in parts:
-        found = words[part]
-        ends = (found >> sum(bits)).astype(np.int32) + first
-        for own, low, size in reversed([*zip(ordered, lows, bits, strict=True)]):
-            own[part] = (found & ((1 << size) - 1)).astype(np.int32) + (ends + low)
-            found >>= size
+        ends = (words[part] >> sum(bits)) + first
+        ordered[:, part] = (words[part] >> shifts & masks) + (ends + lows)
     return ordered
 
 
