@@ -226,7 +226,7 @@ def main() -> None:
         _tell(f"error: {steps.complete(str(error))}")
         sys.exit(error.exit_code)
     except MemoryError as error:
-        from cep_pipeline.detection.room import ADVICE
+        from cep_pipeline.detection.limits import ADVICE
 
         _tell(f"error: there is not enough memory: {error}; {ADVICE}")
         sys.exit(NoRoom.exit_code)

@@ -13,10 +13,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from cep_pipeline.detection.limits import SMALL, ask_for, named
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.room import SMALL, ask_for, named
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause

@@ -20,7 +20,7 @@ from cep_pipeline.detection.composition import WrittenMatches, events_read, long
 from cep_pipeline.detection.compressed.tables import compress_merged
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
-from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
+from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds, explained
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -46,7 +46,6 @@ from cep_pipeline.detection.outputs import (
 )
 from cep_pipeline.detection.planned import own_order_plan, worth_planning
 from cep_pipeline.detection.results import Matches, draw_among, match_events
-from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted

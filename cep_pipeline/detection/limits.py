@@ -1,4 +1,4 @@
-"""Limits of the work of one pattern: on its matches, its time, and the space that its rows take.
+"""Limits of the work of one pattern: on its matches, its time, the space that its rows take, and the memory there is.
 
 How many matches a pattern has depends on the data: a condition that is missing is enough for more of them than any disk
 holds. So whoever finds the matches of many patterns gives each its limits. A pattern that reaches one is given up; the
@@ -6,6 +6,11 @@ others go on.
 
 Kernels return after a bounded amount of work (the constants named `…_A_CALL`, or a full buffer), and whoever calls one
 again asks `go_on` first. That is the place where time is looked at. Matches are counted as they are listed and written.
+
+How many partial matches and elements of their lists are held at a time depends on the window, the rates, how events
+follow each other, and the plan; nobody knows it beforehand. Their arrays double while kernels wait. Whoever doubles one
+asks `ask_for` first: else the machine would run out of memory, and the process, which may be one of many on it, would
+end without a word.
 """
 
 from __future__ import annotations
@@ -17,11 +22,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.storage import decimal_text
 
 Kind = Literal["max_matches", "time_limit", "memory", "disk"]
@@ -326,3 +332,117 @@ class SliceLimits:
                 yield
         finally:
             tell()
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+SMALL = 1 << 26
+"""Bytes that are given without looking at how much memory there is."""
+SPARE = 0.1
+"""The share of the memory at hand that is left alone."""
+MEMINFO = Path("/proc/meminfo")
+GROUP = Path("/sys/fs/cgroup")
+"""Files in which Linux says how much memory there is, and how much a container may have, and has."""
+OWN_GROUP = Path("/proc/self/cgroup")
+"""The file in which it says in which group this process is."""
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+@contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """Hold no more than so many bytes of one kind at a time, whatever memory there is."""
+    before = _most.set(size)
+    try:
+        yield
+    finally:
+        _most.reset(before)
+
+
+@contextmanager
+def named(pattern: str) -> Iterator[None]:
+    """Say of which pattern it is, where there is no room."""
+    try:
+        yield
+    except NoRoom as error:
+        raise NoRoom(f"pattern {pattern!r}: {error}") from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say what to do where memory is lacking that nobody has asked for."""
+    try:
+        yield
+    except MemoryError as error:
+        raise NoRoom(f"there is not enough memory: {error}; {ADVICE}") from error
+
+
+ADVICE = (
+    "read fewer events at a time, shorten WITHIN, add conditions, set a limit (--limit), or ask for output 'count' or "
+    "'compressed'"
+)
+
+
+def ask_for(size: int, held: str) -> None:
+    """Ask for so many bytes in place of half as many.
+
+    Parameters
+    ----------
+    size
+        Bytes of the arrays that are to be made.
+    held
+        What the old ones hold, with its number, such as "the automaton holds 1,024 partial matches within a window".
+
+    Raises
+    ------
+    NoRoom
+        There is no memory for that.
+    """
+    most = _most.get()
+    if most is None:
+        if size <= SMALL:
+            return
+        available = available_bytes()
+        most = None if available is None else int(available * (1 - SPARE))
+    if most is not None and size > most:
+        raise NoRoom(
+            f"{held}, and there is no memory for as many again ({size / 1e9:.1f} GB): shorten the window, add "
+            "conditions, plan from newer statistics, or use mechanism 'fused', which stores none of single events"
+        )
+
+
+def available_bytes() -> int | None:
+    """The bytes of memory at hand, on this machine and in its container; None where nobody says."""
+    found = []
+    try:
+        lines = MEMINFO.read_text().splitlines()
+        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    except OSError:
+        pass
+    for folder in _groups():
+        try:
+            most = (folder / "memory.max").read_text().strip()
+            if most != "max":
+                kinds = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                # Cached files are given up on demand.
+                cached = sum(int(kinds.get(kind, 0)) for kind in ("active_file", "inactive_file"))
+                found.append(max(int(most) - int((folder / "memory.current").read_text()) + cached, 0))
+        except OSError:
+            continue
+    return min(found, default=None)
+
+
+def _groups() -> Iterator[Path]:
+    """The folders that may say what a container may have.
+
+    In a container the group is the root of what is seen; elsewhere the groups above count, too.
+    """
+    own = ""
+    try:
+        lines = (line.split(":", 2) for line in OWN_GROUP.read_text().splitlines())
+        own = next((path.strip("/") for number, _, path in lines if number == "0"), "")
+    except (OSError, ValueError):
+        pass
+    while own:
+        yield GROUP / own
+        own = own.rpartition("/")[0]
+    yield GROUP

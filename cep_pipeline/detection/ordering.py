@@ -19,15 +19,10 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.routines import room_for
 
-_COUNTED = 6 << 11
-"""Values that the digits of such a number have."""
+_AT_ONCE = 1 << 14
+"""Matches that are written as integers in one go, while a processor's cache holds them."""
 
 _KERNELS = "cep_pipeline.detection.match_kernels"
-_order_single_events = NativeKernel(
-    _KERNELS,
-    "order_single_events",
-    ("int64", "int64", "int32*", *("int64*",) * 5, "int32*"),
-)
 _take_lists = NativeKernel(
     _KERNELS,
     "take_lists",
@@ -143,16 +138,29 @@ def _joined(blocks: list[MatchBlock]) -> Array:
 
 
 def _sorted_rows(rows: Array) -> Array | None:
-    """The matches in order, if one integer holds a match."""
-    width, count = rows.shape
-    if count == 0 or width == 0:
+    """The matches in order, if one integer holds a match: its last row, then the distance of each row from that."""
+    count = rows.shape[1]
+    if count == 0 or len(rows) == 0:
         return rows
-    rows = np.ascontiguousarray(rows)
-    ordered = room_for(rows.size, np.int32).reshape(rows.shape)
-    words, spare = room_for(count, np.int64), room_for(count, np.int64)
-    numbers, counts = np.empty((2, width), np.int64), np.empty(_COUNTED, np.int64)
-    found = _order_single_events(width, count, rows, *numbers, counts, words, spare, ordered)
-    return None if found < 0 else ordered if found else rows
+    last = rows.max(axis=0)
+    first, lows = int(last.min()), (rows - last).min(axis=1, keepdims=True)
+    bits = [int(-low).bit_length() for low in lows.flat]
+    if (int(last.max()) - first).bit_length() + sum(bits) > 63:
+        return None
+    sizes = np.array(bits, np.int64).reshape(-1, 1)
+    shifts, masks = sum(bits) - np.cumsum(sizes, axis=0), (1 << sizes) - 1
+    words, ordered = room_for(count, np.int64), room_for(rows.size, np.int32).reshape(rows.shape)
+    parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, count, _AT_ONCE)]
+    for part in parts:
+        apart = (rows[:, part] - (last[part] + lows)).astype(np.int64)
+        words[part] = (last[part].astype(np.int64) - first << sum(bits)) + (apart << shifts).sum(axis=0)
+    if (words[1:] >= words[:-1]).all():
+        return rows
+    words.sort()
+    for part in parts:
+        ends = (words[part] >> sum(bits)) + first
+        ordered[:, part] = (words[part] >> shifts & masks) + (ends + lows)
+    return ordered
 
 
 @dataclass(frozen=True, eq=False)

@@ -192,7 +192,7 @@ def order_rows(events: PreparedEvents, ties: Ties) -> tuple[Array, Array]:
     def make() -> tuple[Array, Array]:
         rows = events.every_row
         if RULES[ties].by_rows:
-            return rows, rows + np.int32(1)
+            return rows, events.numbers(1, len(events) + 1)
         order = StreamOrder(clock_of(events), ties)
         return order.rows_ahead(rows).astype(np.int32), order.rows_after(rows).astype(np.int32)
 

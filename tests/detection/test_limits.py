@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, clause_runs, limits, room
+from cep_pipeline.detection import MECHANISMS, clause_runs, limits
 from cep_pipeline.detection import detect as detecting
 from cep_pipeline.detection.detect import SliceResult, count_slice, detect_slice
 from cep_pipeline.detection.limits import Kind, Ledger, Limits, SliceLimits, Spent
@@ -101,7 +101,7 @@ def test_a_pattern_that_memory_is_lacking_for_takes_no_other_with_it(mechanism: 
     text = f"{GOOD}; NAME stored PATTERN SEQ(A a, A b, C c) WITHIN 1 hour"
     _, expected = detected(GOOD, mechanism, {})
     given = dict.fromkeys(("good", "stored"), Limits(max_matches=10**9))
-    with room.at_most(1 << 13):
+    with limits.at_most(1 << 13):
         result, found = detected(text, mechanism, given, alone=True)
     assert result.limited == {"stored": "memory"}
     assert found["good"] == expected["good"]
@@ -190,7 +190,7 @@ def test_rows_that_there_is_no_memory_for_are_counted_instead(monkeypatch: pytes
     number = int(cep.detect(patterns, EVENTS, output="count")["lists"]["count"][0].as_py())
     monkeypatch.setattr(clause_runs, "SMALL", 1 << 16)
     with (
-        room.at_most(1 << 20),
+        limits.at_most(1 << 20),
         pytest.raises(TooManyMatches, match=r"'lists' has [0-9,]+ matches, more than there is memory for") as raised,
     ):
         cep.detect(patterns, EVENTS)
@@ -205,7 +205,7 @@ def test_lists_of_matches_that_there_is_no_memory_for_are_counted_too(monkeypatc
     patterns = cep.parse_patterns(f"{pairs}; NAME lists PATTERN SEQ(pairs p, pairs+ l[]) WITHIN 1 day", stream_schema())
     assert cep.detect(patterns[:1], EVENTS)["pairs"].num_rows == 60
     monkeypatch.setattr(clause_runs, "SMALL", 1 << 16)
-    with room.at_most(1 << 20), pytest.raises(TooManyMatches, match="'lists' has") as raised:
+    with limits.at_most(1 << 20), pytest.raises(TooManyMatches, match="'lists' has") as raised:
         cep.detect(patterns, EVENTS)
     assert raised.value.count == 2**60 - 61
 
@@ -216,11 +216,11 @@ def test_matches_of_one_event_that_there_is_no_memory_for_are_counted_too(monkey
     patterns = cep.parse_patterns(LISTS, stream_schema())
     monkeypatch.setattr(clause_runs, "MATCHES_AT_ONCE", 1 << 12)
     monkeypatch.setattr(clause_runs, "SMALL", 1 << 16)
-    with room.at_most(1 << 18), pytest.raises(TooManyMatches) as raised:
+    with limits.at_most(1 << 18), pytest.raises(TooManyMatches) as raised:
         cep.detect(patterns, events)
     assert raised.value.count == 2**59 - 1
     plan = plan_for(patterns, estimate_statistics(patterns, events), {"lists": "fused"}, "trivial", compare=False)
-    with room.at_most(1 << 18):
+    with limits.at_most(1 << 18):
         given = SliceLimits({"lists": Limits(max_matches=10**12)})
         result = detect_slice(patterns, plan, events, (None, None), lambda *_: None, limits=given)
     assert result.limited == {"lists": "memory"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import room
-from cep_pipeline.detection.room import ask_for, at_most, available_bytes
+from cep_pipeline.detection import limits
+from cep_pipeline.detection.limits import ask_for, at_most, available_bytes
 from cep_pipeline.errors import DataError, NoRoom
 from tests.streams import events_table, stream_schema
 
@@ -40,8 +40,8 @@ def test_shared_plans_are_refused_alike(mechanism: str) -> None:
 
 
 def test_what_is_given_depends_on_what_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "GROUP", tmp_path)
+    monkeypatch.setattr(limits, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(limits, "GROUP", tmp_path)
     assert available_bytes() is None
     ask_for(1 << 50, "nobody says how much there is")
     (tmp_path / "meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 1000000 kB\n")
@@ -55,7 +55,7 @@ def test_what_is_given_depends_on_what_is_at_hand(tmp_path: Path, monkeypatch: p
     (tmp_path / "memory.current").write_text("280000000\n")
     (tmp_path / "memory.stat").write_text("anon 200000000\ninactive_file 50000000\nactive_file 30000000\n")
     assert available_bytes() == 100_000_000  # files that are only kept make room
-    ask_for(room.SMALL, "little is not asked about")
+    ask_for(limits.SMALL, "little is not asked about")
     with pytest.raises(NoRoom):
         ask_for(95_000_000, "of a container")
     with at_most(10), pytest.raises(NoRoom):
@@ -63,16 +63,10 @@ def test_what_is_given_depends_on_what_is_at_hand(tmp_path: Path, monkeypatch: p
     ask_for(11, "and only inside")
 
 
-def test_memory_of_groups_of_both_versions_and_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MEMINFO", "STATM"):
-        monkeypatch.setattr(room, name, tmp_path / "nothing")
-    monkeypatch.setattr(room, "GROUP", tmp_path)
-    monkeypatch.setattr(room, "OWN_GROUP", tmp_path / "cgroup")
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("500000000\n")
-    (tmp_path / "memory" / "memory.usage_in_bytes").write_text("300000000\n")
-    (tmp_path / "memory" / "memory.stat").write_text("total_inactive_file 60000000\ntotal_active_file 40000000\n")
-    assert available_bytes() == 300_000_000
+def test_memory_of_the_groups_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MEMINFO", tmp_path / "nothing")
+    monkeypatch.setattr(limits, "GROUP", tmp_path)
+    monkeypatch.setattr(limits, "OWN_GROUP", tmp_path / "cgroup")
     (tmp_path / "cgroup").write_text("0::/system.slice/cep.service\n")
     service = tmp_path / "system.slice" / "cep.service"
     service.mkdir(parents=True)
@@ -81,5 +75,3 @@ def test_memory_of_groups_of_both_versions_and_of_the_process(tmp_path: Path, mo
         (folder / "memory.current").write_text("50000000\n")
         (folder / "memory.stat").write_text("anon 1\n")
     assert available_bytes() == 150_000_000
-    monkeypatch.setattr(room.resource, "getrlimit", lambda _: (100_000_000, 100_000_000))
-    assert available_bytes() == 100_000_000

@@ -16,8 +16,8 @@ from cep_pipeline.compiled.native import address, words_of
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.conditions.groups import ConditionGroups, conditions_of
 from cep_pipeline.detection.conditions.writer import Accumulators, CommonTerms, ConjunctWriter
+from cep_pipeline.detection.limits import ask_for
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
-from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
@@ -318,6 +318,8 @@ class StreamRules:
 
     def _window(self, types: frozenset[EventType] | None) -> tuple[Array, Array]:
         events, window = self.events, self.pattern.window
+        if types == frozenset():
+            return np.empty(0, np.int32), np.empty(0, np.int32)
         if window.time_us is not None:
             width, view = min(window.time_us, LONGEST_WINDOW), everything(events)
             asked = [] if types is None else [events.leaf_rows(one) for one in types]

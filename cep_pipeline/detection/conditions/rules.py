@@ -271,32 +271,39 @@ found_at = reader_of(Found)
 
 
 @njit(error_model="numpy")
-def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -> bool:
-    """Add a match with the slots `slots[base:]`; False where the buffer is full."""
+def add_match(
+    found: Found, rules: Rules, cells: Cells, slots: Any, plain: int, candidates: Int32s, places: Int32s, depth: int
+) -> bool:
+    """Add a match with these slots; False where the buffer is full.
+
+    The list of the variable `plain` (-1: of none) has no cells: it is so many candidates, before these `places`.
+    """
     begin = found.used[1]
     if not found.lists:
         end = begin + rules.positive
         if end > found.capacity:
             return False
         for slot in range(rules.positive):
-            found.rows[begin + slot] = slots[base + slot]
+            found.rows[begin + slot] = slots[slot]
     else:
         end = begin
         for slot in range(rules.positive):
-            value = slots[base + slot]
-            kleene = rules.kleene[slot]
-            length = length_of(cells, value) if kleene else 1
-            end += length
+            value, kleene = slots[slot], rules.kleene[slot]
+            length = depth if slot == plain else length_of(cells, value) if kleene else 1
+            first, end = end, end + length
             if end > found.capacity:
                 return False
-            if not kleene:
-                found.variables[end - 1] = slot
-                found.rows[end - 1] = value
-                continue
-            for place in range(end - 1, end - 1 - length, -1):
+            for place in range(first, end):
                 found.variables[place] = slot
-                found.rows[place] = row_of(cells, value)
-                value = cell_before(cells, value)
+            if slot == plain:
+                for place in range(length):
+                    found.rows[first + place] = candidates[places[place] - 1]
+            elif kleene:
+                for place in range(end - 1, first - 1, -1):
+                    found.rows[place] = row_of(cells, value)
+                    value = cell_before(cells, value)
+            else:
+                found.rows[first] = value
         found.ends[found.used[0]] = end
     found.used[0] += 1
     found.used[1] = end

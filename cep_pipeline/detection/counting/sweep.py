@@ -53,9 +53,8 @@ from cep_pipeline.detection.counting.choice import (
     sweep_of,
     ways_behind,
 )
-from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.limits import ask_for, go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING
-from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct

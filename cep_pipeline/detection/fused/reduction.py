@@ -65,8 +65,7 @@ from cep_pipeline.detection.fused.programs import (
     Test,
     TestedConjunct,
 )
-from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.room import SMALL, available_bytes
+from cep_pipeline.detection.limits import SMALL, available_bytes, go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct

@@ -15,7 +15,7 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel, address, words_of
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.conditions.codes import EARLIER, LATER, MAY_SHARE
-from cep_pipeline.detection.conditions.groups import Moment, filters_of
+from cep_pipeline.detection.conditions.groups import ConditionGroups, Moment, conditions_of, filters_of
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, EventRows, FoundMatches, Program, StreamRules
 from cep_pipeline.detection.kleene import words as at
 from cep_pipeline.detection.kleene.list_conditions import ListConditions, course_among, limit_in
@@ -24,6 +24,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.views import clause_cache_of
 
 ELEMENTS_AT_ONCE = 1 << 18
@@ -95,16 +96,22 @@ class ListGrowth:
         if added:
             key = "limits of lists", added
             limited = clause_cache_of(clause).once(key, lambda: replace(clause, conjuncts=(*clause.conjuncts, *added)))
-        self._program = Program(pattern, limited, events)
-        types = frozenset(one.event_type for one in (*clause.positive, *clause.negated))
-        self._rules = StreamRules(pattern, limited, events, self._program, types)
+        groups = self._groups = ConditionGroups(conditions_of(pattern, limited))
         self._levels = np.zeros((max(len(lists), 1), at.LEVEL_WORDS), np.int64)
-        slots = [self._program.slots[name] for name in singles]
+        slots = [groups.conditions.slots[name] for name in singles]
         begin = 0
         for number, own in enumerate(self.lists):
             self._levels[number] = self._level(own, slots)
             self._levels[number, at.L_STACK] = begin
             begin += len(own.rows.rows) + 2
+        asked = clause.negated or not self._levels[: len(lists), at.L_ENCLOSED].all()
+        types = frozenset(one.event_type for one in (*clause.positive, *clause.negated) if asked)
+        for one in clause.negated:
+            groups.rejecting_group(one.name)
+        # No more is written of the conditions than what these groups ask.
+        self._program = Program(pattern, limited, events, groups=groups)
+        self._levels[-1, at.L_PLAIN] = bool(lists) and self._is_plain(self._levels[-1])
+        self._rules = StreamRules(pattern, limited, events, self._program, types)
         self._single_slots = np.array([*slots, 0], np.int64)
         self._stacks = np.empty((3, begin), np.int32)
         self._ring = self._program.ring()
@@ -119,9 +126,9 @@ class ListGrowth:
 
     def _level(self, own: GrownList, slots: list[int]) -> list[int]:
         """The words of a variable; behind the slots of the single variables those come that its list is related to."""
-        name, relations = own.variable.name, self._rules.relations
-        slot, groups = self._program.slots[name], self._program.groups
-        bound = [self._program.slots[other] for other in own.bound]
+        name, groups = own.variable.name, self._groups
+        slots_of, relations = groups.conditions.slots, groups.conditions.relations
+        slot, bound = slots_of[name], [slots_of[other] for other in own.bound]
         words = [0] * at.LEVEL_WORDS
         words[at.L_SLOT] = slot
         words[at.L_ROWS], words[at.L_STARTS] = address(own.rows.by_key), address(own.rows.starts)
@@ -132,6 +139,8 @@ class ListGrowth:
             words[place] = len(slots)
             slots += [other for other in bound if relations[other, slot] & relation]
         words[at.L_RELATED] = len(slots)
+        enclosed = words[at.L_BEFORE] < words[at.L_AFTER] < words[at.L_SHARING]
+        words[at.L_ENCLOSED] = enclosed and before_is_earlier(self.of.pattern.ties)
         before, known = Moment(own.bound, own.bound), own.bound | {name}
         growing, left = Moment(known, own.bound), Moment(known, known)
         limits = own.limits.values()
@@ -145,9 +154,14 @@ class ListGrowth:
         for place, group in zip((at.L_ELEMENTS, at.L_BEGINS, at.L_GROWS, at.L_LEFT), found, strict=True):
             words[place] = -1 if groups.is_empty(group) else group
         words[at.L_PICKED] = words[at.L_ELEMENTS] >= 0 or words[at.L_SHARING] < words[at.L_RELATED]
-        asked = words[at.L_BEGINS] >= 0 or words[at.L_LEFT] >= 0 or self.of.clause.negated or own is not self.lists[-1]
-        words[at.L_PLAIN] = not asked and self._program.compares_neighbours(found[2], name)
         return words
+
+    def _is_plain(self, words: Array) -> bool:
+        """Return whether nothing asks for the cells of the last lists."""
+        if words[at.L_BEGINS] >= 0 or words[at.L_LEFT] >= 0 or self.of.clause.negated:
+            return False
+        grows = int(words[at.L_GROWS])
+        return grows < 0 or self._program.compares_neighbours(grows, self.lists[-1].variable.name)
 
     def _words(self, bound: Array, *, counting: bool = False) -> Array:
         """The words for a kernel, but for those of matches; nothing has been done with these partial matches."""
@@ -206,15 +220,18 @@ class ListGrowth:
     def counted(self, bound: Array) -> int | None:
         """The number of lists behind partial matches, where `counts_at_once`; None where there are too many."""
         [own] = self.lists
-        self._sizes[:] = self._endings[:] = 0
         words = self._words(bound, counting=True)
         while (wanted := _grow_lists(words, self.counts)) == at.PAUSED:
             go_on()
         if wanted == at.TOO_MANY:
             return None
-        if self._levels[0, at.L_GROWS] < 0:  # any that has so many candidates behind its first one has all fewer, too
-            self._sizes[1:] += self._endings[:0:-1].cumsum()[::-1]
-        return int(self._registers[at.TOTAL]) + subsets_of(own.variable, self._sizes)
+        used = int(self._registers[at.MOST]) + 1
+        sizes, endings = self._sizes[:used], self._endings[:used]
+        # Any that has so many candidates behind its first one has all fewer, too.
+        sizes[1:] += endings[:0:-1].cumsum()[::-1]
+        total = int(self._registers[at.TOTAL]) + subsets_of(own.variable, sizes)
+        sizes[:] = endings[:] = 0
+        return total
 
 
 def subsets_of(variable: Variable, sizes: Array) -> int:

@@ -17,11 +17,9 @@ from cep_pipeline.compiled.pointers import Int64s, float64_at, further, int32_at
 from cep_pipeline.detection.conditions.cells import (
     Cells,
     append,
-    cell_before,
     cells_at,
     drop_newest,
     first_row_of,
-    length_of,
     row_of,
 )
 from cep_pipeline.detection.conditions.codes import EQUAL, GREATER, ITEM_WORDS, LESS, NEWEST, PREVIOUS
@@ -101,8 +99,8 @@ def find_candidates(words: Any, number: int) -> None:
             return
         candidates[0], count, lower = first, 1, first + 1
     else:
-        lower = rules.floor[last]
-    upper = rules.ceiling[first] + 1
+        lower = 0 if level[at.L_ENCLOSED] else rules.floor[last]
+    upper = rules.size if level[at.L_ENCLOSED] else rules.ceiling[first] + 1
     for place in range(level[at.L_BEFORE], level[at.L_AFTER]):
         lower = max(lower, rules.onset[last_row(rules, cells, machine.slots, 0, related[place])])
     for place in range(level[at.L_AFTER], level[at.L_SHARING]):
@@ -181,36 +179,6 @@ def follows(code: Code, group: int, slots: Any, before: int, row: int) -> bool:
 
 
 @njit(error_model="numpy")
-def put_plain(words: Any, depth: int) -> bool:
-    """Put out a match whose last list is so many candidates, as `places` says; False where there is no room."""
-    machine, cells, _, rules = parts_at(words)
-    level, found = level_at(machine, machine.variables - 1), found_at(words, at.FOUND)
-    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
-    end = found.used[1]
-    for slot in range(rules.positive):
-        value = machine.slots[slot]
-        length = depth if slot == level[at.L_SLOT] else length_of(cells, value) if rules.kleene[slot] else 1
-        if end + length > found.capacity:
-            return False
-        for place in range(length):
-            found.variables[end + place] = slot
-        if slot == level[at.L_SLOT]:
-            for place in range(length):
-                found.rows[end + place] = candidates[places[place] - 1]
-        elif rules.kleene[slot]:
-            for place in range(length - 1, -1, -1):
-                found.rows[end + place] = row_of(cells, value)
-                value = cell_before(cells, value)
-        else:
-            found.rows[end] = value
-        end += length
-    found.ends[found.used[0]] = end
-    found.used[0] += 1
-    found.used[1] = end
-    return True
-
-
-@njit(error_model="numpy")
 def put_out(words: Any, depth: int) -> bool:
     """Put out what is bound, a complete match, unless an event rejects it; False where there is no room.
 
@@ -224,9 +192,10 @@ def put_out(words: Any, depth: int) -> bool:
             last = max(last, last_row(rules, cells, machine.slots, 0, slot))
         if rejected(rules, code, cells, machine.slots, 0, first, last):
             return True
-    if machine.variables > 0 and level_at(machine, machine.variables - 1)[at.L_PLAIN]:
-        return put_plain(words, depth)
-    return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, 0)
+    level = level_at(machine, max(machine.variables - 1, 0))
+    plain = level[at.L_SLOT] if level[at.L_PLAIN] else -1
+    candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
+    return add_match(found_at(words, at.FOUND), rules, cells, machine.slots, plain, candidates, places, depth)
 
 
 @njit(error_model="numpy")
@@ -242,7 +211,7 @@ def grow(words: Any, number: int, counts: Any) -> int:
     begins, grows, first, last = level[at.L_BEGINS], level[at.L_GROWS], level[at.L_FIRST], level[at.L_LAST]
     candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
     stack, begun, plain = further(machine.cells, level[at.L_STACK]), first, level[at.L_PLAIN]
-    alone = machine.singles == 0 and number == 0
+    alone, enclosed = machine.singles == 0 and number == 0, level[at.L_ENCLOSED]
     if depth > 0:
         begun = min(first, candidates[places[0] - 1])
     why = at.PAUSED
@@ -250,7 +219,7 @@ def grow(words: Any, number: int, counts: Any) -> int:
         place = places[depth]
         fits = place < count and depth + count - place >= minimum
         if fits and depth > 0:
-            fits = rules.floor[max(last, candidates[place])] <= begun
+            fits = enclosed or rules.floor[max(last, candidates[place])] <= begun
         elif fits and alone:
             fits = place == 0
         if fits:
@@ -303,24 +272,48 @@ def grow(words: Any, number: int, counts: Any) -> int:
 
 
 @njit(error_model="numpy")
-def add_lists(item: Any, candidates: Any, endings: Any, place: int, high: int) -> None:
-    """Add the lists that end with a candidate to those of later ones, if these may follow it by a comparison.
+def is_one_comparison(words: Any) -> bool:
+    """True if all that the first variable's lists are asked is one comparison of columns of neighbours."""
+    machine, _, code, _ = parts_at(words)
+    grows = level_at(machine, 0)[at.L_GROWS]
+    hows = further(code.items, code.groups[grows] * ITEM_WORDS)[6]
+    return code.groups[grows + 1] - code.groups[grows] == 1 and hows in (NEWEST | PREVIOUS << 3, PREVIOUS | NEWEST << 3)
 
-    Nothing branches on what is compared, which nobody foresees.
+
+@njit(error_model="numpy")
+def count_chains(words: Any, low: int, done: int, high: int, every: bool) -> int:
+    """The number of plain lists that end with a candidate from `done` on; `endings` has those that end with others.
+
+    Nothing branches on what one comparison gives, which nobody foresees.
     """
-    comparator, own, other = item[1], float64_at(item[2]), float64_at(item[4])
-    if item[6] & 7 == PREVIOUS:
-        own, other, comparator = other, own, comparator ^ 2 if comparator < EQUAL else comparator
-    value, lists = other[candidates[place]], endings[place]
-    if comparator == LESS:
-        for behind in range(place + 1, high):
-            endings[behind] += lists if own[candidates[behind]] < value else 0
-    elif comparator == GREATER:
-        for behind in range(place + 1, high):
-            endings[behind] += lists if own[candidates[behind]] > value else 0
-    else:
-        for behind in range(place + 1, high):
-            endings[behind] += lists if compare(comparator, own[candidates[behind]], value) else 0
+    machine, _, code, _ = parts_at(words)
+    level, endings, total = level_at(machine, 0), machine.endings, 0
+    candidates, grows = int32_at(level[at.L_FOUND]), level[at.L_GROWS]
+    item = further(code.items, code.groups[grows] * ITEM_WORDS)
+    comparator, own, other = item[1] if is_one_comparison(words) else EQUAL, float64_at(item[2]), float64_at(item[4])
+    if item[6] & 7 == PREVIOUS and comparator < EQUAL:
+        own, other, comparator = other, own, comparator ^ 2
+    for place in range(done, high):
+        row, lists = candidates[place], int(every or place == low)
+        if comparator == LESS:
+            value = own[row]
+            for before in range(low, place):
+                lists += endings[before] if value < other[candidates[before]] else 0
+            code.counts[0] += place - low
+        elif comparator == GREATER:
+            value = own[row]
+            for before in range(low, place):
+                lists += endings[before] if value > other[candidates[before]] else 0
+            code.counts[0] += place - low
+        else:
+            for before in range(low, place):
+                if endings[before] > 0 and follows(code, grows, machine.slots, candidates[before], row):
+                    lists += endings[before]
+        endings[place] = lists
+        total += lists
+        if total > at.MOST_LISTS:
+            break
+    return total
 
 
 @njit(error_model="numpy")
@@ -329,16 +322,16 @@ def count_behind(words: Any, low: int, high: int, every: bool) -> int:
 
     They begin with the first of these candidates, or with `every` one. Neighbours are all that is compared.
     """
-    machine, cells, code, _ = parts_at(words)
-    level, endings = level_at(machine, 0), machine.endings
-    candidates, plain, grows = int32_at(level[at.L_FOUND]), level[at.L_PLAIN], level[at.L_GROWS]
-    total = 0
-    item = further(code.items, code.groups[max(grows, 0)] * ITEM_WORDS)
-    alone = (
-        plain
-        and code.groups[grows + 1] - code.groups[grows] == 1
-        and item[6] in (NEWEST | PREVIOUS << 3, PREVIOUS | NEWEST << 3)
-    )
+    machine, cells, _, _ = parts_at(words)
+    level, endings, registers = level_at(machine, 0), machine.endings, machine.registers
+    candidates, grows, total = int32_at(level[at.L_FOUND]), level[at.L_GROWS], 0
+    if level[at.L_PLAIN]:
+        again = every and not level[at.L_PICKED] and is_one_comparison(words)
+        if not (again and level[at.L_PLACE] == registers[at.BEGUN] and registers[at.ENDED] <= high):
+            registers[at.BEGUN], registers[at.ENDED], registers[at.CHAINS] = level[at.L_PLACE], low, 0
+        registers[at.CHAINS] += count_chains(words, low, registers[at.ENDED], high, every)
+        registers[at.ENDED] = high if again else at.MOST_LISTS
+        return registers[at.CHAINS]
     for place in range(low, high):
         endings[place] = int(every or place == low)
     for place in range(low, high):
@@ -346,15 +339,6 @@ def count_behind(words: Any, low: int, high: int, every: bool) -> int:
         total += lists
         if total > at.MOST_LISTS:
             return total
-        if alone:
-            code.counts[0] += high - place - 1 if lists > 0 else 0
-            add_lists(item, candidates, endings, place, high)
-            continue
-        if plain:
-            for behind in range(place + 1 if lists > 0 else high, high):
-                if follows(code, grows, machine.slots, candidates[place], candidates[behind]):
-                    endings[behind] += lists
-            continue
         element = append(cells, level[at.L_SLOT], -1, candidates[place], candidates[place])
         for behind in range(place + 1 if lists > 0 else high, high):
             row = candidates[behind]
@@ -382,16 +366,18 @@ def count_lists(words: Any) -> int:
         registers[at.PARTIAL] += 1
         find_candidates(words, 0)
         level = level_at(machine, 0)
-        count, candidates, end, every = level[at.L_COUNT], int32_at(level[at.L_FOUND]), 0, False
-        if count > 0 and machine.singles > 0:
+        count, candidates, end, every = level[at.L_COUNT], int32_at(level[at.L_FOUND]), 0, level[at.L_ENCLOSED] != 0
+        if count > 0 and machine.singles > 0 and not every:
             span = min(level[at.L_FIRST], candidates[0]), max(level[at.L_LAST], candidates[count - 1])
             every = rules.floor[span[1]] <= span[0]
+        if level[at.L_GROWS] < 0:
+            registers[at.MOST] = max(registers[at.MOST], count)
         if every and level[at.L_GROWS] < 0:
             machine.endings[count] += 1
             continue
         for place in range(min(count, 1) if machine.singles == 0 or every else count):
             first = min(level[at.L_FIRST], candidates[place])
-            while end < count and rules.floor[max(level[at.L_LAST], candidates[end])] <= first:
+            while end < count and (every or rules.floor[max(level[at.L_LAST], candidates[end])] <= first):
                 end += 1
             if level[at.L_GROWS] < 0:
                 machine.sizes[end - place] += 1

@@ -12,13 +12,12 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.conditions.groups import Moment, mentions, of_any_event
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, CellRing, Program, StreamRules
 from cep_pipeline.detection.conditions.writer import Accumulators
-from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.limits import ask_for, go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, RunCounts, conjuncts_joining
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, tested_at
 from cep_pipeline.detection.nfab.runs import RunEvents, RunLives, sequence_of
 from cep_pipeline.detection.nfab.value_vector import vector_words
-from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause

@@ -146,6 +146,23 @@ def test_more_candidates_than_bits_of_a_word_are_listed_too() -> None:
         assert lengths == sorted(length for length in range(1, size + 1) for _ in range(size + 1 - length))
 
 
+@pytest.mark.parametrize(
+    "condition", ["v[i].x > v[i-1].x", "v[i-1].x > v[i].x", "v[i].x >= v[i-1].x", "v[i].x = v[i-1].x"]
+)
+@pytest.mark.parametrize("window", ["20 us", "20 us PARTITION BY id", "20 EVENTS"])
+def test_chains_go_on_from_one_partial_match_to_the_next(condition: str, window: str) -> None:
+    """Some partial matches begin at the place of the one before and reach further, some do not."""
+    rng = np.random.default_rng(5)
+    events = [
+        {"timestamp": at, "kind": str(rng.choice([*"ABBBC"])), "x": int(rng.integers(9)), "id": int(rng.integers(2))}
+        for at in range(300)
+    ]
+    text, table = f"PATTERN SEQ(A a, B+ v[], C c) WHERE {condition} WITHIN {window}", stream_schema().table(events)
+    patterns = cep.parse_patterns(text, stream_schema())
+    listed = cep.detect(patterns, table)[patterns[0].name].num_rows
+    assert counted(text, table) == listed > 0
+
+
 def fibonacci(n: int) -> int:
     one, other = 0, 1
     for _ in range(n):
