@@ -121,8 +121,8 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
 
 
 def brief(error: Exception) -> str:
-    """Return the text of an error without most of a long value that it names."""
-    return shortened(str(error), 600)
+    """Return the text of an error as one line, without most of a long value that it names."""
+    return shortened(" ".join(str(error).split()), 600)
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -49,7 +49,8 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
     "options",
     multiple=True,
     metavar="NAME",
-    help="Option of the mechanism, of nfab: merge, backtrack. It changes the cost, never the matches.",
+    help="Option of the mechanism, of nfab: merge, backtrack; of lazy_tree_nfa: smallest_counter. It changes the cost, "
+    "never the matches.",
 )
 @click.option(
     "--planner",

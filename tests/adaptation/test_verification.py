@@ -50,7 +50,8 @@ def test_checks_end_at_the_first_violation_or_go_to_the_end(
             for one in every:
                 of, clause = one.invariant.comparison, patterns[0].clauses[one.invariant.clause]
                 statistics = clause_statistics(patterns[0], clause, snapshot)
-                sides = [ln_measure(of.measure, side, statistics, one.invariant.cost) for side, *_ in of.sides]
+                asked = of.chosen, of.rejected
+                sides = [ln_measure(of.measure, side, statistics, one.invariant.cost) for side in asked]
                 assert [one.left, one.right] == pytest.approx(sides, abs=1e-9)
                 assert one.violated == is_violated(of, one.left, one.right, one.distance)
                 assert one.distance == (own.get(one.invariant.key, 0.0) if distance is own else distance)

@@ -76,8 +76,8 @@ def test_a_second_run_says_that_there_was_nothing_to_do(project: Project) -> Non
 
 
 HEAVY = (
-    *("pandas", "pyarrow.dataset", "pyiceberg.io.pyarrow", "sqlalchemy.orm", "pyspark", "great_expectations"),
-    *("numba", "llvmlite", "scipy", "matplotlib", "altair", "cep_pipeline.detection.mechanisms"),
+    *("sqlalchemy.orm", "pyspark", "great_expectations", "numba", "llvmlite"),
+    *("scipy", "matplotlib", "altair", "cep_pipeline.detection.mechanisms"),
 )
 """Modules that take long to import, and of which no answer at once has need."""
 
@@ -87,12 +87,6 @@ ANSWERS_AT_ONCE = {
     "explain": ("explain",),
     "matches": ("matches", "--limit", "1"),
 }
-LATER = {
-    "nothing to do": {"pyarrow.compute"},
-    "status": {"pyarrow.compute"},
-    "explain": {"pyarrow.compute"},
-}
-"""Modules of medium weight that only the answers behind these need; those before have none of them either."""
 
 
 def test_answers_at_once_import_nothing_heavy(project: Project) -> None:
@@ -102,8 +96,7 @@ from cep_pipeline.cli import main
 for name, arguments in {ANSWERS_AT_ONCE!r}.items():
     sys.argv = ["cep", *arguments]
     main()
-    heavy = {{*{HEAVY!r}, *{LATER!r}.get(name, ())}}
-    print("imported", name, *[one for one in heavy if one in sys.modules])
+    print("imported", name, *[one for one in {HEAVY!r} if one in sys.modules])
 """
     done = run_python(code, folder=project.folder)
     assert done.code == 0, done.errors
@@ -112,7 +105,7 @@ for name, arguments in {ANSWERS_AT_ONCE!r}.items():
     for words in ("rising", "stream ticks", "pattern rising: skip_till_any_match", "nothing to do for 3 days"):
         assert words in done.output
     there = [name for name in HEAVY if importlib.util.find_spec(name.partition(".")[0])]
-    assert {"pandas", "pyarrow.dataset", "pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
+    assert {"pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
 
 
 def test_detection_over_files_imports_no_catalog(trades: Path) -> None:

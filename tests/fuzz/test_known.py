@@ -68,7 +68,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("plan", ("patterns", 0, "clauses", 0, "alternatives", 0, "order"), "abcd", r"alternatives\[0\]\.order"),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [99], "comparison of step"),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [], "none is empty"),
-    ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "step"), 9, "which the plan does not have"),
+    ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "step"), 9, "a comparison of step 9 binds"),
     ("plan", (*STEP, "rate_per_s"), -1.0, "a rate is finite and not negative"),
     ("plan", (*STEP, "conditions", 0, "correction"), -2.0, "a correction is finite and not negative"),
     ("plan", (*STEP, "ln_made"), 1e300, r"steps\[1\]\.ln_made: the number is too large"),

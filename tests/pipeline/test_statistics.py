@@ -47,10 +47,7 @@ def rows(project: Project, warehouse: str = "warehouse") -> dict[date, Statistic
 
 def contents(project: Project, warehouse: str = "warehouse") -> dict[date, tuple[object, ...]]:
     """Everything but who wrote it and when."""
-    return {
-        day: (record.snapshot, record.state, record.basis, record.windows)
-        for day, record in rows(project, warehouse).items()
-    }
+    return {day: (record.snapshot, record.state, record.basis) for day, record in rows(project, warehouse).items()}
 
 
 def estimate(project: Project, day: date, caplog: pytest.LogCaptureFixture) -> StatisticsRecord:
@@ -64,7 +61,7 @@ def write_row(project: Project, record: StatisticsRecord, changed: dict[str, Any
     """Write a day's row as another version, or a broken disk, would have left it."""
     tables = project.tables()
     assert record.snapshot is not None
-    made = replace(DayStatistics(record.snapshot, record.state, record.basis, record.windows), **changed)
+    made = replace(DayStatistics(record.snapshot, record.state, record.basis), **changed)
     with tables.day_lease(record.day, run_id="other") as lease:
         publish_statistics(tables, record.day, {"all": made}, lease=lease)
 

@@ -112,9 +112,7 @@ def test_a_worker_that_runs_another_version_is_refused(either: SparkSession, mon
     monkeypatch.setattr(tasks, "is_local", lambda _: False)
     other = {"Python": "3.11", "cep-pipeline": "0.0.9", "numpy": "1.0"}
     monkeypatch.setattr(tasks, "installation", lambda: other)
-    with pytest.raises(
-        CepError, match=r"doubling: the Spark worker on .* differs from the driver: it has cep-pipeline"
-    ):
+    with pytest.raises(CepError, match=r"the Spark worker on .* differs from the driver: it has cep-pipeline"):
         run_tasks(either, twice, [1], what="doubling")
 
 

@@ -230,23 +230,26 @@ FULL = Sizes(3, None, _MANY_SHARES, 5, (0.2, 0.4, 0.6, 0.8, 1.0), 900_000, 100_0
 
 @dataclass(frozen=True)
 class Contender:
-    """A mechanism, with an evaluation order where it takes one."""
+    """A mechanism, with an evaluation order where it takes one, and options of its own."""
 
     name: str
     mechanism: str
     order: str = ""
+    options: tuple[str, ...] = ()
 
 
 EAGER = Contender("eager NFA", "eager_nfa")
 TREE = Contender("tree NFA", "")
 """The tree NFA of the paper, by which its findings are judged: `TreeNfa`, whose work is counted."""
-ONCE_TREE = Contender("tree NFA that chooses once", "lazy_tree_nfa")
-"""The mechanism: an instance chooses when it is made."""
+ONCE_TREE = Contender("tree NFA that chooses once", "lazy_tree_nfa", options=("smallest_counter",))
+"""The mechanism by the paper's counters: an instance chooses when it is made."""
+OWN_TREE = Contender("tree NFA by expected tests", "lazy_tree_nfa")
+"""The own way of `lazy_tree_nfa`: counters and the shares of events that passed decide."""
 CHAINS = tuple(
     Contender(f"chain {order}", "lazy_chain_nfa", order)
     for order in sorted(("".join(letters) for letters in permutations("abc")), key=lambda order: order.index("c"))
 )
-CONTENDERS = (EAGER, *CHAINS, TREE, ONCE_TREE)
+CONTENDERS = (EAGER, *CHAINS, TREE, ONCE_TREE, OWN_TREE)
 
 
 @cache
@@ -390,7 +393,7 @@ def _list(
     contender: Contender, pattern: Pattern, sequence: str, events: PreparedEvents, counters: Counters | None = None
 ) -> int:
     orders: Orders = [tuple(contender.order or sequence)]
-    return list_matches(contender.mechanism, pattern, orders, events, counters)
+    return list_matches(contender.mechanism, pattern, orders, events, counters, contender.options)
 
 
 @cache

@@ -14,7 +14,7 @@ for a partial match of the node before it if there is one; joins of two nodes; w
 of the pattern, and is in order; the instances in a state of an eager automaton; those of a
 lazy tree that wait for one variable."""
 
-NODE_WORDS = 27
+NODE_WORDS = 28
 N_KIND, N_WIDTH, N_PLACES, N_CODE, N_RULES, N_EDGES, N_EDGES_END, N_OUTPUTS, N_OUTPUTS_END = range(9)
 """int64 words of a node: its kind; how many slots it has, and where their places in the tuple under test are; where the
 words of its conditions and rules begin; its edges and outputs."""
@@ -28,9 +28,9 @@ N_STORED, N_HEADS, N_CEILING, N_KEYS, N_ROWS, N_STARTS, N_READ, N_EVENT_TYPE = r
 the addresses of where windows that begin with each row end, and of the keys (0: none). Of events the addresses of their
 rows by key, of where those of each key begin, and of how many of each are read; and the place of their type among those
 of lists."""
-N_FINAL, N_CHOICES, N_OPEN = range(24, NODE_WORDS)
-"""Of a lazy tree: the node whose outputs its matches are (else its own), the place of its choices (-1: none), and
-whether later events can make more of its instances."""
+N_FINAL, N_CHOICES, N_SHARE, N_OPEN = range(24, NODE_WORDS)
+"""Of a lazy tree: the node whose outputs its matches are (else its own), the place of its choices (-1: none), the share
+that its tests count in (0: none), and whether later events can make more of its instances."""
 
 EDGE_WORDS = 8
 E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS, E_GROUP, E_MASK = range(EDGE_WORDS)
@@ -58,22 +58,33 @@ F_NODE, F_BEGIN, F_END, F_EDGE, F_SLOT = range(FRAME_WORDS)
 CANDIDATES, PASSES, CREATED, COUNTS = range(4)
 """Counts of a node, and how many there are."""
 
+CHOICE_WORDS = 3
+H_NODE, H_SHARE, H_LINKED = range(CHOICE_WORDS)
+"""int64 words of each variable that a lazy tree may bind next: the node of the instances that wait for it, or one of
+the numbers below; the share of its tests; and the unbound variables, as bits, that it joins to bound ones."""
 UNMADE, BOUND = -1, -2
-"""In place of the node of the instances that wait for a variable of a lazy tree: there is none yet, or they have it."""
+
+SHARE_WORDS = 2
+"""int64: tests of late and passes among them; the first share is that of all conjuncts together."""
+RECENT = 4096
+"""Tests after which those of late are halved, so that the share that passed follows the stream."""
+PRIOR = 8.0
+"""Tests with the average share of all conjuncts that are added to those of one conjunct, which may be few."""
 LISTS_LAST = 1e30
 """Added to the cost of lists: there are more of them than of events."""
 
 ANY, NO_ROOT = -2, -1
 """In place of a lazy tree's first variable: where none is chosen, and before one is."""
 
-REGISTERS = 18
+REGISTERS = 19
 STEPS, STEP, ROW, DEPTH, EPOCH, TOUCHED, TOUCHED_OUTPUTS, SHORT_OF, NODES, LISTING, CELLS_MADE = range(11)
 """The registers: how many steps there are, the step, its row, frames in use, the number of the attempt, nodes and
 outputs that it has touched, the node (or output) that is full, the number of nodes, whether there are lists, and the
 cells that there were before the event."""
-ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, CHOSEN = range(11, REGISTERS)
+ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, BY_COUNTER, CHOSEN = range(11, REGISTERS)
 """Of a lazy tree: its first variable, whether a new one searches the buffer, the step that begins next, the oldest step
-in the buffer, numbers of variables and keys, and the variable that a new state waits for."""
+in the buffer, numbers of variables and keys, whether the smallest counter is bound next, and the variable that a new
+state waits for."""
 
-MACHINE_WORDS = 34
+MACHINE_WORDS = 36
 """Words of `stores.machine_at` before those of the ring of cells."""

@@ -9,8 +9,11 @@ A node of lists holds, for each partial match of the node before it (or for none
 An event begins a list for each partial match, and goes on each list that there is; a partial match that is new makes
 all lists of the events that came before it.
 
-A lazy tree binds the type with the fewest events in the input buffer next, as its paper does (DEBS'15 section 6); lists
-come last, of which there are more than of events.
+A lazy tree chooses which variable an instance binds next (DEBS'15 section 6). The paper takes the type with the fewest
+events in the input buffer, and so does `BY_COUNTER`. Else the events of a type cost what testing them costs, and for
+each that is expected to pass, by the share that did of late, an instance with the tests of the variable after it. Where
+all types are joined by equal conditions that is the rarest one; and a type that no condition joins to what is bound,
+with each of whose events all others would be tested, is not taken for being slightly rarer.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -22,19 +25,22 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.conditions.cells import append, drop_newest, forget_cells
+from cep_pipeline.detection.conditions.codes import EARLIER, LATER
 from cep_pipeline.detection.conditions.evaluator import code_at, group_holds
 from cep_pipeline.detection.conditions.rules import (
     add_match,
     first_passing,
+    first_row,
     found_at,
     in_window,
     joins,
+    last_row,
     rejected,
     rules_at,
 )
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network import stores
-from cep_pipeline.detection.network.stores import machine_at
+from cep_pipeline.detection.network.stores import View, machine_at
 
 # --- what becomes of a tuple that passes at a node -------------------------------------------------------------------
 
@@ -223,8 +229,8 @@ def await_next(w: Any, node: int, first: int, row: int, key: int) -> int:
     m.counts[node * c.COUNTS + c.CREATED] += 1
     if key < 0 or (r[c.REPLAYING] and not m.nodes[n + c.N_OPEN]):
         return c.FINISHED
-    variable = next_variable(w, node)
-    waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable]
+    variable = next_variable(w, node, row, key)
+    waiting = m.choices[m.nodes[n + c.N_CHOICES] + variable * c.CHOICE_WORDS + c.H_NODE]
     if waiting < 0:
         r[c.SHORT_OF], r[c.CHOSEN] = node, variable
         return c.NEW_STATE
@@ -233,16 +239,77 @@ def await_next(w: Any, node: int, first: int, row: int, key: int) -> int:
 
 
 @njit(error_model="numpy")
-def next_variable(w: Any, node: int) -> int:
-    """The variable that instances of a node, which miss some, bind next: that with the fewest events in the buffer."""
+def next_variable(w: Any, node: int, row: int, key: int) -> int:
+    """The variable that the tuple under test binds next, in a state that misses some."""
     m = machine_at(w)
-    choices, best, least = m.nodes[node * c.NODE_WORDS + c.N_CHOICES], -1, 0.0
-    for variable in range(m.registers[c.VARIABLES]):
-        if m.choices[choices + variable] != c.BOUND:
-            cost = m.amounts[m.event_nodes[variable]] + lists_last(w, variable)
-            if best < 0 or cost < least:
-                best, least = variable, cost
+    r = m.registers
+    variables, choices = r[c.VARIABLES], m.nodes[node * c.NODE_WORDS + c.N_CHOICES]
+    last = m.nodes[node * c.NODE_WORDS + c.N_WIDTH] == variables - 1
+    view = stores.view_of(w, m.nodes[node * c.NODE_WORDS + c.N_RULES])
+    for variable in range(variables):
+        m.expected[variable] = -1.0
+        if m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
+            continue
+        if last:
+            return variable
+        if r[c.BY_COUNTER]:
+            m.expected[variable] = m.amounts[m.event_nodes[variable]]
+            continue
+        amount = events_in_scope(w, view, choices, variable, row, key)
+        if amount < 0:  # an event that is missing does not come any more
+            return variable
+        m.expected[variable] = amount
+    best, least = -1, 0.0
+    for variable in range(variables):
+        if m.expected[variable] < 0.0:
+            continue
+        at = choices + variable * c.CHOICE_WORDS
+        cost = cost_of(w, variable, m.choices[at + c.H_SHARE], m.choices[at + c.H_LINKED]) + lists_last(w, variable)
+        if best < 0 or cost < least:
+            best, least = variable, cost
     return best
+
+
+@njit(error_model="numpy")
+def events_in_scope(w: Any, view: View, choices: int, variable: int, row: int, key: int) -> int:
+    """The number of a variable's events in the buffer for the tuple under test; -1: there is none, nor can one come."""
+    m = machine_at(w)
+    rules, now = view.rules, row + m.registers[c.REPLAYING]
+    lower, upper = rules.floor[row], rules.size
+    since = lower
+    for other in range(m.registers[c.VARIABLES]):
+        if m.choices[choices + other * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
+            relation = rules.relations[other * rules.slots + variable]
+            if relation & EARLIER:
+                since = max(since, rules.onset[last_row(rules, view.cells, view.bound, 0, other)])
+            elif relation & LATER:
+                upper = min(upper, rules.reach[first_row(rules, view.cells, view.bound, 0, other)])
+    if upper > row + 1:  # those to come are as many as have come
+        low, high = stores.buffered(w, m.event_nodes[variable], lower, now, key)
+        return high - low
+    low, high = stores.buffered(w, m.event_nodes[variable], since, min(upper, now), key)
+    return high - low if high > low else -1
+
+
+@njit(error_model="numpy")
+def cost_of(w: Any, variable: int, share: int, linked: int) -> float:
+    """The cost of binding a variable, where so many events of each unbound one are expected; see above.
+
+    Parameters
+    ----------
+    share, linked
+        The share of its tests, and the variables that are joined to bound ones then.
+    """
+    m = machine_at(w)
+    r = m.registers
+    amount, following = m.expected[variable], -1.0
+    if r[c.BY_COUNTER]:
+        return amount
+    for other in range(r[c.VARIABLES]):
+        if other != variable and m.expected[other] >= 0.0:
+            tests = m.expected[other] if linked >> other & 1 else 0.0
+            following = tests if following < 0.0 else min(following, tests)
+    return amount * share_passed(w, share) * (1.0 + max(following, 0.0)) + (amount if share > 0 else 0.0)
 
 
 @njit(error_model="numpy")
@@ -251,6 +318,32 @@ def lists_last(w: Any, variable: int) -> float:
     m = machine_at(w)
     rules = rules_at(w, m.nodes[m.event_nodes[variable] * c.NODE_WORDS + c.N_RULES])
     return c.LISTS_LAST if rules.kleene[variable] else 0.0
+
+
+@njit(error_model="numpy")
+def share_passed(w: Any, share: int) -> float:
+    """The share of events that held some conjuncts of late."""
+    if share == 0:
+        return 1.0
+    shares = machine_at(w).shares
+    common = (shares[1] + 1) / (shares[0] + 2)
+    at = share * c.SHARE_WORDS
+    return (shares[at + 1] + c.PRIOR * common) / (shares[at] + c.PRIOR)
+
+
+@njit(error_model="numpy")
+def note_tests(w: Any, node: int, tried: int, passed: int) -> None:
+    """Count the tests of late; they are halved now and then, so that their share follows the stream."""
+    m = machine_at(w)
+    share = m.nodes[node * c.NODE_WORDS + c.N_SHARE]
+    if share == 0:
+        return
+    for at in (0, share * c.SHARE_WORDS):
+        m.shares[at] += tried
+        m.shares[at + 1] += passed
+        while m.shares[at] > c.RECENT:
+            m.shares[at] >>= 1
+            m.shares[at + 1] >>= 1
 
 
 # --- the first variable ----------------------------------------------------------------------------------------------
@@ -283,17 +376,38 @@ def begin_event(w: Any, step: int, row: int) -> None:
 
 
 @njit(error_model="numpy")
+def root_cost(w: Any, root: int) -> float:
+    """The cost of a window's events if instances begin with one variable: tests, and instances made."""
+    m = machine_at(w)
+    variables, amount = m.registers[c.VARIABLES], m.expected[root]
+    least = -1.0
+    if m.registers[c.BY_COUNTER]:
+        return amount
+    m.expected[root] = -1.0
+    for second in range(variables):
+        if second != root:
+            linked = 0
+            for third in range(variables):
+                joins = m.pairs[third * variables + root] + m.pairs[third * variables + second]
+                linked |= (1 if joins > 0 else 0) << third
+            cost = cost_of(w, second, m.pairs[root * variables + second], linked)
+            least = cost if least < 0.0 else min(least, cost)
+    m.expected[root] = amount
+    return amount * (1.0 + max(least, 0.0))
+
+
+@njit(error_model="numpy")
 def changes_root(w: Any, step: int, row: int) -> bool:
     """Choose the first variable by the counters of the input buffer, with an event that arrives.
 
-    There is none before all variables have events. Then it is the rarest one. When another one gets rarer, what each
-    further event of the first variable costs too much is summed up, and it changes when that exceeds what the new one's
-    search of the buffer costs: a change costs no more than it saves.
+    There is none before all variables have events. Then it is the cheapest one: the rarest where conditions are alike.
+    When another one gets cheaper, what each further event of the first variable costs too much is summed up, and it
+    changes when that exceeds what the new one's search of the buffer costs: a change costs no more than it saves.
     """
     m = machine_at(w)
-    root, fits = m.registers[c.ROOT], m.registers[c.ROOT] < 0
-    best, least, own, of_root = -1, 0.0, 0.0, 0
-    for variable in range(m.registers[c.VARIABLES]):
+    variables, root = m.registers[c.VARIABLES], m.registers[c.ROOT]
+    fits = root < 0
+    for variable in range(variables):
         amount = m.amounts[m.event_nodes[variable]]
         for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
             if m.leaves[place] == m.event_nodes[variable] and stores.key_of(w, m.leaves[place], row) >= 0:
@@ -301,20 +415,24 @@ def changes_root(w: Any, step: int, row: int) -> bool:
                 fits = fits or variable == root
         if amount == 0 and root < 0:
             return False
-        cost = amount + lists_last(w, variable)
-        if variable == root:
-            own, of_root = cost, amount
-        if best < 0 or cost < least:
-            best, least = variable, cost
+        m.expected[variable] = amount
     if not fits:
         return False
-    if root >= 0 and own > least:
-        m.wasted[0] += (own - least) / of_root
-        if m.wasted[0] <= 0.5 * least:  # of a window that has begun, half is to be searched again
-            return False
-    elif root >= 0:
-        best = root
-    m.wasted[0] = 0.0
+    best, least, own = -1, 0.0, 0.0
+    for variable in range(variables):
+        cost = root_cost(w, variable) + lists_last(w, variable)
+        if variable == root:
+            own = cost
+        if best < 0 or cost < least:
+            best, least = variable, cost
+    if root >= 0:
+        if own > least:
+            m.expected[variables] += (own - least) / m.expected[root]
+            if m.expected[variables] <= 0.5 * least:  # of a window that has begun, half is to be searched again
+                return False
+        else:
+            best = root
+    m.expected[variables] = 0.0
     m.registers[c.ROOT] = best
     return best != root
 
@@ -360,7 +478,7 @@ def scan(
     if low == high and number < 0:
         return c.FINISHED
     stores.touch(w, node)
-    candidates = 0
+    candidates = passes = 0
     status = c.FINISHED
     while status == c.FINISHED:
         if events:
@@ -390,8 +508,10 @@ def scan(
         elif plain or (stores.in_order(view, order) and stores.are_distinct(view, apart)):
             candidates += 1
             if group_holds(code, m.cells, group, m.bound, 0):
+                passes += 1
                 status = passed(w, node, min(first, started), row, key)
     m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    note_tests(w, node, candidates, passes)
     return status
 
 
@@ -508,7 +628,7 @@ def go_along(w: Any, node: int, edge: int, begin_at: int, end: int, slot: int, r
     choices = m.nodes[above * c.NODE_WORDS + c.N_CHOICES]
     if choices >= 0:
         for variable in range(m.registers[c.VARIABLES]):
-            waiting = m.choices[choices + variable]
+            waiting = m.choices[choices + variable * c.CHOICE_WORDS + c.H_NODE]
             if waiting >= 0 and m.tails[waiting] > m.done[waiting]:
                 join_next(w, waiting, m.done[waiting], m.tails[waiting], 0)
                 m.done[waiting] = m.tails[waiting]

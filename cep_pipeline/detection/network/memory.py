@@ -23,7 +23,7 @@ from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 
-_OF_NODES, _OF_ROWS = (13, 14, 19, 29, 32), (0, 23, 33)
+_OF_NODES, _OF_ROWS = (13, 14, 19, 29, 32, 34), (0, 23, 35)
 """Places of the kernel's arrays in `Memory._all_arrays` that have an entry of each node, each key of a node or each
 share, and of those that are the same however many nodes there are."""
 ROOM = 1 << 8
@@ -97,6 +97,8 @@ class Memory:
         Of each node of events its rows.
     common
         What the members' conditions have in common.
+    by_counter
+        Whether a lazy tree chooses by the smallest counter.
     before
         The memory of the same network before it got its newest nodes: what is held there is held here.
     """
@@ -110,6 +112,8 @@ class Memory:
         common: CommonTerms,
         events: PreparedEvents,
         before: Memory | None = None,
+        *,
+        by_counter: bool = False,
     ) -> None:
         self.network, self.leaves, self.common = network, leaves, common
         self.outputs = [output for node in network.nodes for output in outputs.get(node.number, ())]
@@ -149,9 +153,9 @@ class Memory:
         r = self.registers
         r[c.STEPS], r[c.NODES] = len(self._steps[0]), nodes
         r[c.LISTING], r[c.ROOT] = bool(self._event_types), c.ANY
-        if network.lazy:
+        if network.choices is not None:
             r[c.VARIABLES] = variables = len(next(iter(members.values())).program.clause.positive)
-            r[c.ROOT] = c.NO_ROOT if variables > 1 else 0
+            r[c.ROOT], r[c.BY_COUNTER] = c.NO_ROOT if variables > 1 else 0, by_counter
             r[c.KEYS] = next(iter(leaves.values())).different
         if before is not None:
             self._take_over(before)
@@ -202,16 +206,19 @@ class Memory:
             *(np.zeros(2 * outputs + 1, np.int64), np.zeros(outputs + 1, np.int64), np.zeros(outputs + 1, np.int32)),
             self.common.counts,
             reduce(np.maximum, longest) if longest else np.zeros(1, np.int32),
-            *(np.zeros(nodes, np.int64), _whole(self._choices)),
-            *(_whole(self._event_nodes()), np.zeros(nodes, np.int64), np.zeros(1)),
+            *(np.zeros(nodes, np.int64), _whole(self._choices), *self._array_of_choices(nodes)),
         ]
 
-    def _event_nodes(self) -> list[int]:
-        """Of a lazy tree the node of each variable's events."""
-        if not self.network.lazy:
-            return []
-        [member] = self.network.shared.members.values()
-        return [self.network.event_node(member, variable.name).number for variable in member.clause.positive]
+    def _array_of_choices(self, nodes: int) -> tuple[Array, ...]:
+        """The knowledge of a lazy tree: shares of pairs, all shares, the nodes of events, counters and expectations."""
+        network = self.network
+        if network.choices is None:
+            return (np.zeros(1, np.int64),) * 4 + (np.zeros(1),)
+        [member] = network.shared.members.values()
+        events = [network.event_node(member, variable.name).number for variable in member.clause.positive]
+        shares = np.zeros((len(network.choices), c.SHARE_WORDS), np.int64)
+        counters = shares.ravel(), np.array(events, np.int64), np.zeros(nodes, np.int64)
+        return (np.array(network.choices.pairs, np.int64), *counters, np.zeros(len(events) + 1))
 
     # --- words ---------------------------------------------------------------------------------------------------
 
@@ -252,7 +259,7 @@ class Memory:
         words[c.N_FINAL] = node.number if node.final < 0 else node.final
         words[c.N_CHOICES] = len(self._choices) if node.choices else -1
         self._choices += node.choices
-        words[c.N_OPEN] = node.open
+        words[c.N_SHARE], words[c.N_OPEN] = node.share, node.open
         if node.kind == c.LISTS:
             words[c.N_MASKS] = sum(map(len, self._masks))
             mask = np.zeros((2, len(member.program.variables)), np.uint8)

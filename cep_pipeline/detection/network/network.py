@@ -166,6 +166,65 @@ MOST_VARIABLES = 62
 """Sets of variables are bits of an int64."""
 
 
+class Choices:
+    """The knowledge of the lazy tree of a clause (DEBS'15 section 6) where it chooses the variable that is bound next.
+
+    A state of the tree is the variables that are bound, in their order. It has an edge for each variable that is
+    missing; an instance takes the one that is cheapest by the counters of the input buffer: the rarest, where
+    conditions are alike. At the root nothing is done before every type has an event in the buffer. The answer is that
+    of every chain.
+
+    Differs from the paper in two points. A counter is not all that is looked at: how many of the events passed their
+    conditions of late, and which conditions are tested next, make a type dearer that no condition joins to what is
+    bound. And an instance keeps its edge, so that each match is found once. The root keeps its variable until another
+    one is so much cheaper that a change pays: then all instances are given up, and the new root takes the events of
+    its variable that are in the buffer; only matches that end later are looked for.
+
+    Positive variables are numbered in pattern order.
+
+    Attributes
+    ----------
+    pairs
+        Of each two variables, one after another, the share of the conjuncts over these two.
+    """
+
+    def __init__(self, clause: Clause) -> None:
+        numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
+        self._variables = range(len(numbers))
+        self._joined = [
+            frozenset(numbers[name] for name in conjunct.variables)
+            for conjunct in clause.conjuncts
+            if len(conjunct.variables) > 1 and conjunct.variables <= numbers.keys()
+        ]
+        self._shares: dict[frozenset[int], int] = {frozenset(): 0}
+        self.pairs = [self.share((one,), other) for one in self._variables for other in self._variables]
+
+    def __len__(self) -> int:
+        """The number of shares, with that of all tests together."""
+        return len(self._shares)
+
+    def share(self, bound: Sequence[int], variable: int) -> int:
+        """The share of the conjuncts that a variable completes; 0 without any.
+
+        Equal conjuncts have one share, in whatever order their variables are bound.
+        """
+        known = {*bound, variable}
+        completed = frozenset(
+            number for number, joined in enumerate(self._joined) if variable in joined and joined <= known
+        )
+        return self._shares.setdefault(completed, len(self._shares))
+
+    def after(self, bound: Sequence[int]) -> list[int]:
+        """The words of a choice, `codes.CHOICE_WORDS` of each variable, where these are bound."""
+        words: list[int] = []
+        for variable in self._variables:
+            known = {*bound, variable}
+            missing = [joined - known for joined in self._joined if len(joined - known) == 1]
+            linked = sum(1 << other for other in set().union(*missing))
+            words += [c.BOUND if variable in bound else c.UNMADE, self.share(bound, variable), linked]
+        return words
+
+
 Automaton = Literal["", "eager", "lazy"]
 Place = tuple[str, int, tuple[str, ...]]
 """A pattern, one of its clauses, and variables of it."""
@@ -240,10 +299,9 @@ class Node:
         later one.
     negated
         The negated variables whose events reject tuples here, in the order of the clause.
-    final, choices, open
-        Of a lazy tree: the node that puts out what is complete here (-1: itself); of each variable the node of the
-        instances that wait for it, or `codes.UNMADE` or `BOUND`; and whether later events can make more of its
-        instances.
+    final, choices, share, open
+        Of a lazy tree: the node that puts out what is complete here (-1: itself); what it knows where it chooses
+        (`lazy.Choices.after`); the share of its tests; and whether later events can make more of its instances.
     """
 
     number: int
@@ -265,6 +323,7 @@ class Node:
     negated: tuple[str, ...] = ()
     final: int = -1
     choices: list[int] = field(default_factory=list)
+    share: int = 0
     open: bool = False
 
     @property
@@ -308,15 +367,15 @@ class Network:
 
     Attributes
     ----------
-    lazy
-        Whether it is a lazy tree; that has one member.
+    choices
+        Those of a lazy tree; it has one member.
     """
 
     def __init__(
         self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups], *, automaton: Automaton = ""
     ) -> None:
         self.shared = shared
-        self.lazy = automaton == "lazy"
+        self.choices: Choices | None = None
         self.groups = groups
         self.nodes: list[Node] = []
         self._events: dict[EventsOf, Node] = {}
@@ -534,47 +593,41 @@ class Network:
         nodes[everything].members.append((member.id, nodes[everything].slots))
 
     def _add_tree(self, member: Member) -> None:
-        """The first states of a member's lazy tree, and the node of what is complete, whatever the order it came in.
-
-        A state of the tree (DEBS'15 section 6) is the variables that are bound, in their order. It has an edge for each
-        variable that is missing; an instance takes that of the type with the fewest events in the input buffer. At the
-        root nothing is done before every type has an event in the buffer. The answer is that of every chain.
-
-        Differs from the paper: an instance keeps its edge, so that each match is found once. The root keeps its
-        variable until another one is so much rarer that a change pays: then all instances are given up, and the new
-        root takes the events of its variable that are in the buffer; only matches that end later are looked for.
-        """
+        """The first states of a member's lazy tree, and the node of what is complete, whatever the order it came in."""
         names = tuple(variable.name for variable in member.clause.positive)
+        choices = self.choices = Choices(member.clause)
         groups = self.groups[member.id]
         groups.group_of([one.conjunct for one in groups.conditions.tested])  # whatever states will ask for is compiled
         final = self._new(c.JOIN, member, names)
         final.members.append((member.id, names))
         for name in names:
             self.event_node(member, name).stored = True
-            self._add_step(member, None, name)
+            self._add_step(member, choices, None, name)
 
     def wait_for(self, before: Node, variable: int) -> None:
         """Add the state of the instances of a node that wait for a variable, by its number, and what they become."""
-        if before.choices[variable] == c.UNMADE:
+        assert self.choices is not None
+        word = variable * c.CHOICE_WORDS + c.H_NODE
+        if before.choices[word] == c.UNMADE:
             member = before.member
             name = member.clause.positive[variable].name
             waiting = self._new(c.WAITING, member, before.slots)
             waiting.stored = parts_of(member).may_come_last(name, before.slots)
-            self._add_step(member, waiting, name)
-            before.choices[variable] = waiting.number
+            self._add_step(member, self.choices, waiting, name)
+            before.choices[word] = waiting.number
 
-    def _add_step(self, member: Member, waiting: Node | None, name: str) -> None:
+    def _add_step(self, member: Member, choices: Choices, waiting: Node | None, name: str) -> None:
         """The node of those that have bound one more variable, and how its events and they come there."""
         parts, names = parts_of(member), [variable.name for variable in member.clause.positive]
         path = waiting.slots if waiting is not None else ()
-        number, kleene = names.index(name), member.clause.by_name[name].kleene
+        numbers, number, kleene = [*map(names.index, path)], names.index(name), member.clause.by_name[name].kleene
         node, events = self._new(c.LISTS if kleene else c.JOIN, member, (*path, name)), self.event_node(member, name)
-        node.sides = len(path)
+        node.sides, node.share = len(path), choices.share(numbers, number)
         node.places.append((*member.id, node.slots))
         missing = [other for other in names if other not in node.slots]
         node.open = any(parts.may_come_last(other, node.slots) for other in missing)
         if missing:
-            node.choices = [c.UNMADE if other in missing else c.BOUND for other in names]
+            node.choices = choices.after([*numbers, number])
         else:
             node.final = 0
         self._ask(node)

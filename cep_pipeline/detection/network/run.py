@@ -95,6 +95,8 @@ class NetworkRun:
         When matches count as final, for the run of one member; None: when those of each member are.
     automaton
         As of `network.Network`.
+    by_counter
+        Whether a lazy tree binds the variable with the smallest counter next.
     held
         Where what is held is added by `count`, beside that of other runs.
 
@@ -117,11 +119,12 @@ class NetworkRun:
         with_negated: bool,
         finality: Finality | None = None,
         automaton: Automaton = "",
+        by_counter: bool = False,
         held: Held | None = None,
     ) -> None:
         self.held = held or Held(len(events))
         self.events, self.owned, self.finality = events, owned, finality
-        self._with_negated = with_negated
+        self._with_negated, self._by_counter = with_negated, by_counter
         self.network = network_of(members, plans, sharing, events, automaton)
         self.members, self._groups = self.network.shared.members, self.network.groups
         self._compiled: dict[MemberId, Compiled] = {}
@@ -140,7 +143,9 @@ class NetworkRun:
             for node in self.network.nodes
             if node.events is not None
         }
-        self._memory = Memory(self.network, compiled, self._outputs(), leaves, self._common, self.events)
+        self._memory = Memory(
+            self.network, compiled, self._outputs(), leaves, self._common, self.events, by_counter=self._by_counter
+        )
 
     def _outputs(self) -> dict[int, list[Output]]:
         """The outputs of each node.
@@ -246,7 +251,7 @@ class NetworkRun:
         for node in self.network.nodes[: len(memory.counts)]:  # another run may have added states since
             if node.events is not None:
                 self._count_events(node, memory, counters, held)
-            elif node.places and (not self.network.lazy or memory.counts[node.number, c.CANDIDATES]):
+            elif node.places and (self.network.choices is None or memory.counts[node.number, c.CANDIDATES]):
                 counters.count(self._counts_of(node, memory))
         if any(member.clause.negated for member in self.members.values()):
             held.buffered += self._negated(counters)
@@ -371,6 +376,7 @@ def find_alone(
     counters: Counters,
     *,
     automaton: Automaton = "",
+    options: frozenset[str] = frozenset(),
 ) -> Iterator[Block]:
     """Find the owned matches of a pattern, each clause on a network of its own; see `Finder` (JQPG section 5.4).
 
@@ -380,6 +386,11 @@ def find_alone(
         The mechanism's name, and by what rule its plans could be shared: "prefix" runs orders, "subexpression" trees.
     automaton
         As of `network.Network`. Eager automata need the pattern's order; lazy ones find their own, whatever the plan.
+    options
+        With `smallest_counter` a lazy tree binds the variable with the fewest events in the input buffer next (DEBS'15,
+        section 6), without it the one that is expected to cost least. With both, an instance waits for the variable
+        that was chosen when it was made, where the paper chooses anew at each event; and the root changes only when
+        that pays.
 
     Raises
     ------
@@ -406,6 +417,7 @@ def find_alone(
             with_negated=sharing == "subexpression",
             finality=of.finality,
             automaton=automaton,
+            by_counter=SMALLEST_COUNTER in options,
             held=held,
         )
 
@@ -451,7 +463,9 @@ def _of_many(name: str, sharing: Sharing) -> Mechanism:
     return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees)
 
 
-LAZY_TREE_NFA = _of_one("lazy_tree_nfa", "prefix", "lazy")
+SMALLEST_COUNTER = "smallest_counter"
+"""The option by which a lazy tree chooses as in the paper."""
+LAZY_TREE_NFA = _of_one("lazy_tree_nfa", "prefix", "lazy", options=(SMALLEST_COUNTER,))
 EAGER_NFA = _of_one("eager_nfa", "prefix", "eager", in_pattern_order=True)
 LAZY_CHAIN_NFA = _of_one("lazy_chain_nfa", "prefix")
 EVALUATION_TREE = _of_one("evaluation_tree", "subexpression")

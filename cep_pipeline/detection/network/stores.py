@@ -29,8 +29,8 @@ Machine = namedtuple(
     "Machine",
     "words registers nodes edges outputs places masks ascent_starts ascents rows leaf_starts leaves stores "
     "rooms tails marks counts saved stamps touched heads frames bound match held "
-    "saved_outputs output_stamps touched_outputs tested list_ceiling done choices event_nodes "
-    "amounts wasted cells",
+    "saved_outputs output_stamps touched_outputs tested list_ceiling done choices pairs shares event_nodes "
+    "amounts expected cells",
 )
 """A network, its instances, and how far the kernel is.
 
@@ -68,11 +68,12 @@ list_ceiling
     Of each row where the longest window of lists ends that begins with it.
 done
     Of each node of instances that wait, how many have searched the buffer.
-choices
-    Of a lazy tree, of each variable where it chooses: `codes.UNMADE`, `BOUND`, or a node.
-event_nodes, amounts, wasted
-    The node of each variable's events; how many events in the window each node has; float64[1]: what the present root
-    has cost too much.
+choices, pairs, shares
+    Of a lazy tree, by `codes.CHOICE_WORDS`, what it knows of each variable where it chooses; the shares of the
+    conjuncts over each two variables; and all shares.
+event_nodes, amounts, expected
+    The node of each variable's events; how many events in the window each node has; float64: how many events of
+    each variable are expected, and behind these what the present root has cost too much.
 cells
     The elements of lists.
 """
@@ -133,7 +134,9 @@ def machine_at(words: Any) -> Machine:
         int64_at(words[30]),
         int64_at(words[31]),
         int64_at(words[32]),
-        float64_at(words[33]),
+        int64_at(words[33]),
+        int64_at(words[34]),
+        float64_at(words[35]),
         cells_at(words, c.MACHINE_WORDS),
     )
 

@@ -376,6 +376,7 @@ class SubsetKeys:
         """The key, and the slots: variables are told apart by their leaves, and by what they have to do with others.
 
         Of those that are alike yet all orders are tried, `MAX_TRIED` at most: the least content is the canonical one.
+        Those that may change places without a difference have one order.
         """
         places, leaf_keys = bits_of(mask), self.forms.leaf_keys
         told: dict[int, Any] = {place: (leaf_keys[place],) for place in places}
@@ -383,10 +384,18 @@ class SubsetKeys:
             for place in places:
                 others = sorted((leaf_keys[one], self.relation(place, one)) for one in places if one != place)
                 told[place] = leaf_keys[place], others
-        orders = product(*map(permutations, _cells(told)))
-        tried = (tuple(chain.from_iterable(order)) for order in islice(orders, MAX_TRIED))
+        cells = _cells(told)
+        members = tuple(chain.from_iterable(cells))
+        fixed = [self._are_exchangeable(cell, members) for cell in cells]
+        tried = islice(_orders(cells, fixed), MAX_TRIED)
         content, slots = min(((self.forms.within(slots), slots) for slots in tried), key=lambda found: found[0])
         return digest("set", [leaf_keys[place] for place in slots], *content), slots
+
+    def _are_exchangeable(self, cell: Sequence[int], members: Places) -> bool:
+        """True if exchanging the first of some variables with any other one of them changes nothing."""
+        whole = self.forms.within(members) if len(cell) > 1 else ()
+        swaps = ({cell[0]: other, other: cell[0]} for other in cell[1:])
+        return all(self.forms.within(tuple(swap.get(place, place) for place in members)) == whole for swap in swaps)
 
 
 def bits_of(mask: int) -> list[int]:
@@ -398,6 +407,15 @@ def bits_of(mask: int) -> list[int]:
     [1, 3]
     """
     return [place for place in range(mask.bit_length()) if mask >> place & 1]
+
+
+def _orders(cells: Sequence[Sequence[int]], fixed: Sequence[bool]) -> Iterator[Places]:
+    """All orders of the variables within their cells, one after another; those of a fixed cell stay as they are."""
+    if not cells:
+        yield ()
+        return
+    for first in [tuple(cells[0])] if fixed[0] else permutations(cells[0]):
+        yield from (first + rest for rest in _orders(cells[1:], fixed[1:]))
 
 
 def _cells(colours: dict[int, Any]) -> list[list[int]]:

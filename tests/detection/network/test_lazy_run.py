@@ -7,6 +7,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
@@ -16,7 +18,11 @@ from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
-from tests.streams import SECOND, Row, events_table, stream_schema
+from tests.answers import comparable, from_tables
+from tests.contracts.mechanisms import drawn
+from tests.oracle import evaluate
+from tests.streams import SECOND, Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 LAZY = ("lazy_chain_nfa", "lazy_tree_nfa")
 
@@ -140,11 +146,25 @@ def test_a_new_root_tells_the_newest_event_in_the_buffer_apart(structure: str) -
     assert bindings("lazy_tree_nfa", text, rows) == bindings("fused", text, rows) != []
 
 
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data(), stream_rows=rows())
+def test_the_rule_of_the_paper_changes_no_answer(data: st.DataObject, stream_rows: list[Row]) -> None:
+    pattern, table = drawn(data, "lazy_tree_nfa").pattern, events_table(stream_rows)
+    found = cep.detect([pattern], table, mechanism="lazy_tree_nfa", options=["smallest_counter"])
+    assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
+
+
 def test_the_smallest_counter_is_bound_next_whatever_the_conditions() -> None:
     """Hardly any pair of A and B passes, and no condition is on C, which is slightly rarer than B."""
     text = "PATTERN AND(A a, B b, C c) WHERE a.x < b.x - 90 WITHIN 20 seconds"
     [pattern] = cep.parse_patterns(text, stream_schema())
     events = events_table(random_rows(600, 5, "A" + 5 * "BC" + "B"))
-    found, metrics = cep.detect([pattern], events, mechanism="lazy_tree_nfa", metrics=True)
-    assert found[pattern.name].num_rows == cep.detect([pattern], events)[pattern.name].num_rows > 0
-    assert "c" in {node.node[1] for node in metrics.nodes if len(node.node) == 2 and node.created}
+    counted = {}
+    for options in ((), ("smallest_counter",)):
+        found, metrics = cep.detect([pattern], events, mechanism="lazy_tree_nfa", options=options, metrics=True)
+        counted[options] = (
+            found[pattern.name].num_rows,
+            {n.node[1] for n in metrics.nodes if len(n.node) == 2 and n.created},
+        )
+    assert counted[()][0] == counted["smallest_counter",][0] > 0
+    assert "c" in counted["smallest_counter",][1]

@@ -1,4 +1,4 @@
-"""The lazy tree's states: where the next event lies, and which states there are."""
+"""The lazy tree's states: where the next event lies, what a choice knows, and which states there are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep_pipeline.detection.conditions.groups import ClauseConditions, Condition
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network import network, run
-from cep_pipeline.detection.network.network import Network, parts_of
+from cep_pipeline.detection.network.network import Choices, Network, parts_of
 from cep_pipeline.planning.multi_pattern import Member, members_of, share
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import stream_schema
@@ -72,6 +72,21 @@ def test_events_are_told_apart_where_the_order_does_not() -> None:
     assert distinct("AND(A a, B b)") == []
 
 
+def test_the_same_conjuncts_share_their_counts_in_every_order() -> None:
+    choices = Choices(member_of("AND(A a, B b, C c)", "a.x < b.x AND b.x < c.x").clause)
+    assert choices.share((0,), 1) == choices.share((1,), 0) == choices.pairs[1] > 0
+    assert choices.share((1,), 2) == choices.pairs[2 * 3 + 1] not in (0, choices.share((0,), 1))
+    assert choices.share((0,), 2) == choices.share((), 0) == 0
+    assert choices.share((0, 2), 1) not in (0, choices.share((0,), 1), choices.share((1,), 2))
+
+
+def test_a_choice_knows_what_is_joined_next() -> None:
+    choices = Choices(member_of("AND(A a, B b, C c, A d)", "a.x < b.x AND b.x < c.x AND b.x + c.x < d.x").clause)
+    words = choices.after((0,))
+    assert words[c.H_NODE :: c.CHOICE_WORDS] == [c.BOUND, c.UNMADE, c.UNMADE, c.UNMADE]
+    assert words[c.H_LINKED :: c.CHOICE_WORDS][1:] == [0b100, 0b10, 0b10]
+
+
 def tree_of(member: Member) -> Network:
     groups = {member.id: ConditionGroups(ClauseConditions(member.pattern, member.clause))}
     names = tuple(variable.name for variable in member.clause.positive)
@@ -86,7 +101,7 @@ def test_a_tree_makes_states_when_they_are_asked_for() -> None:
         network.wait_for(last, 0)
         waiting, after = network.nodes[-2:]
         assert (waiting.kind, waiting.slots, after.slots) == (c.WAITING, ("c",), ("c", "a"))
-        assert last.choices == [waiting.number, c.UNMADE, c.BOUND]
+        assert last.choices[c.H_NODE :: c.CHOICE_WORDS] == [waiting.number, c.UNMADE, c.BOUND]
     assert not waiting.stored  # no a to come lies before a c that has come
     assert len(network.nodes) == 9  # what is complete, three events, three first states, and these two
     [a] = [node for node in network.nodes if node.places and node.slots == ("a",)]
