@@ -33,11 +33,11 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_618),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_421),
     "planning": (("cep_pipeline/planning",), 5_266),
     "warehouse": (("cep_pipeline/warehouse",), 3_378),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_380),
-    "cli": (("cep_pipeline/cli",), 4_222),
+    "cli": (("cep_pipeline/cli",), 4_175),
     "events": (("cep_pipeline/events",), 3_650),
     "adaptation": (("cep_pipeline/adaptation",), 1_742),
     "statistics": (("cep_pipeline/statistics",), 2_048),
@@ -46,10 +46,10 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         7_375,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_120),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 9_253),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 9_352),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 314, 145, 18, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 313, 145, 18, 87
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]

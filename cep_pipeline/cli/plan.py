@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from cep_pipeline.cli.options import (
     Day,
     complete,
     configuration_options,
-    counted,
     json_option,
     next_command,
     pattern_file_options,
@@ -29,52 +27,45 @@ from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, se
 from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
 from cep_pipeline.cli.terminal import (
     Terminal,
-    count_per_s,
     format_seconds,
     output_console,
     plain_value,
     say,
     say_json,
     table_of,
-    times_as_fast,
 )
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
-    from cep_pipeline.questions.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.statistics import StatisticsSnapshot
     from cep_pipeline.warehouse.records import PlanRecord
 
 CHOSEN = "▶"
-NOTEWORTHY = 1.1
-"""A plan is called faster from this ratio of times on; less may be chance."""
 
 
 class _Asked(Asked):
     """A request for a plan: the patterns, and the events or the day that it is made for."""
 
-    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        """The patterns, their statistics (estimated from the files, or the day's), and what gets the events."""
+    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+        """The patterns, and their statistics: estimated from the files, or the day's."""
         return self._from_files() if self.over_files else self._from_warehouse()
 
-    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
+    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
         from cep_pipeline.events.event_files import load_events
         from cep_pipeline.questions.composed_statistics import estimate_statistics
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
             events = load_events(stream, self.event_paths(stream)).events
-        return parsed, estimate_statistics(parsed, events), lambda: events
+        return parsed, estimate_statistics(parsed, events)
 
-    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
+    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
         from cep_pipeline.pipeline.statistics_history import no_statistics_of
         from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -85,7 +76,7 @@ class _Asked(Asked):
             content = tables.read_statistics(pattern_set.name, day)
             if content is not None:
                 snapshot = StatisticsSnapshot.from_json(content, f"statistics of {day}")
-                return pattern_set.patterns, snapshot, partial(tables.read_events, day, day)
+                return pattern_set.patterns, snapshot
         raise no_statistics_of(stream, pattern_set, f"of {self.day}" if self.day else "of any day")
 
 
@@ -110,15 +101,7 @@ _what_options = with_options(
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @click.option("--mechanism", metavar="NAME", help="Plan for this mechanism.  [default: the fastest for each pattern]")
 @click.option("--out", type=PATH, help="Write the plan to this JSON file, for `cep detect --plan`.")
-@click.option("--compare", is_flag=True, help="Show all planners side by side instead, their plans run over a sample.")
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    default=50_000,
-    show_default=True,
-    metavar="EVENTS",
-    help="With --compare: how many of the first events the plans run over.",
-)
+@click.option("--compare", is_flag=True, help="Show all planners side by side instead.")
 @json_option
 @click.option("--full", is_flag=True, help="Print the plan of every pattern, however many there are.")
 @search_options
@@ -129,7 +112,6 @@ def plan(
     mechanism: str | None,
     out: Path | None,
     compare: bool,
-    sample: int,
     as_json: bool,
     full: bool,
     **options: Any,
@@ -139,8 +121,8 @@ def plan(
     Of a published day without --planner it is planned as the pattern set is configured.
 
     With --compare a table for each pattern shows what every planner makes of it: the order or tree, its expected cost,
-    how long planning took, and the events a second that detection by it reads, listing all matches of a sample on one
-    core. The plan that would be made without --compare is marked.
+    and how long planning took. The plan that would be made without --compare is marked. `cep explain --analyze` shows
+    how a plan does over events.
 
     {planners}
 
@@ -171,11 +153,11 @@ def plan(
     if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
         raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
     asked = _Asked(**options)
-    patterns, snapshot, events = asked.resolve()
+    patterns, snapshot = asked.resolve()
     mechanism = mechanism or (None if own is None else own.mechanism)
     chosen = choose_mechanisms(patterns, mechanism)
     if compare:
-        _show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
+        _show_comparisons(patterns, snapshot, chosen, planner, cost, alpha, as_json)
         return
     if own is not None:
         cost, alpha, searching = cost or own.cost, alpha or own.alpha, {**own.search, **searching}
@@ -402,78 +384,42 @@ def read_plan(path: Path) -> Plan:
 def _show_comparisons(
     patterns: Sequence[Pattern],
     snapshot: StatisticsSnapshot,
-    sample: pa.Table,
     mechanisms: Mapping[str, str],
     planner: str,
     cost: str | None,
     alpha: float,
     as_json: bool,
 ) -> None:
-    """Compare the planners on each pattern, and print tables or JSON."""
-    from cep_pipeline.detection.detect import as_run
-    from cep_pipeline.questions.compare_plans import compare_plans
-
-    if not sample.num_rows:
-        raise InputError("there are no events to run plans over: --compare needs some")
-    console = Terminal(stderr=True)
-    comparisons = []
-    for pattern in patterns:
-        with console.status(f"comparing the plans of {pattern.name}"):
-            run, events = as_run(pattern, sample)
-            found = compare_plans(run, snapshot, events, mechanisms[pattern.name], planner, cost, alpha)
-        comparisons.append(found)
-    if as_json:
-        say_json([comparison.to_json() for comparison in comparisons])
-        return
-    for comparison in comparisons:
-        _print_comparison(output_console(), comparison)
-
-
-def _print_comparison(console: Terminal, comparison: PlanComparison) -> None:
-    console.print(
-        f"pattern {comparison.pattern} on {comparison.mechanism}: the first {counted(comparison.events, 'event')}, "
-        f"costs by {comparison.cost_model} ({comparison.unit})",
-        soft_wrap=True,
-        highlight=False,
-    )
-    columns = ("planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
-    table = table_of(columns, map(_cells, comparison.plans), right=slice(2, None))
-    for row, plan in zip(table.rows, comparison.plans, strict=True):
-        row.style = "bold" if plan.chosen else ""
-    console.print(table)
-    if comparison.cost_model == "throughput" and any(plan.planned.text.startswith("(") for plan in comparison.plans):
-        console.print(
-            "The cost of a tree counts what its leaves hold too, that of an order does not (JQPG sections 4.1, 4.2).",
-            soft_wrap=True,
-            highlight=False,
-        )
-    chosen = next((plan for plan in comparison.plans if plan.chosen), None)
-    fastest = comparison.fastest
-    if chosen is not None:
-        line = f"{CHOSEN} {chosen.planned.planner} is what the pattern is planned by"
-        if fastest is not None and chosen.run is not None and fastest.run is not None:
-            ratio = fastest.run.per_s / chosen.run.per_s
-            line += (
-                "; no plan ran faster by more than a tenth"
-                if ratio <= NOTEWORTHY
-                else f"; the fastest plan, of {fastest.planned.planner}, ran {times_as_fast(ratio)} times as fast"
-            )
-        console.print(line, soft_wrap=True, highlight=False)
-        for note in chosen.planned.notes:
-            console.print(f"  {note}", soft_wrap=True, highlight=False)
-    console.print()
-
-
-def _cells(plan: ComparedPlan) -> Iterator[str]:
+    """Let all planners plan each pattern, and print tables or JSON of what they make."""
+    from cep_pipeline.detection import MECHANISMS
+    from cep_pipeline.detection.planned import plan_for, plan_refusal
+    from cep_pipeline.planning.costs import cost_named
+    from cep_pipeline.planning.explain.compare import compare_planners
     from cep_pipeline.planning.numbers.logarithms import format_ln
+    from cep_pipeline.planning.planned_clauses import default_cost
 
-    yield f"{CHOSEN if plan.chosen else ' '} {plan.planned.planner}"
-    yield plan.planned.text
-    yield format_ln(plan.planned.ln_cost)
-    yield format_seconds(plan.planned.seconds)
-    if plan.run is None:
-        yield from (plan.refused, "", "")
-        return
-    yield count_per_s(plan.run.per_s)
-    yield f"{plan.run.matches:,}"
-    yield f"{plan.run.peak_instances + plan.run.events_buffered:,}"
+    documents = []
+    for pattern in patterns:
+        mechanism = mechanisms[pattern.name]
+        model = cost_named(cost or default_cost(pattern, on_kernel=MECHANISMS[mechanism].is_columnar))
+        chosen = plan_for([pattern], snapshot, {pattern.name: mechanism}, planner, cost, alpha).patterns[0].planner
+        planned = compare_planners(pattern, snapshot, None, model.name, alpha)
+        refused = {one.planner: plan_refusal(mechanism, pattern, one.orders) for one in planned}
+        if as_json:
+            found = [{**plain_value(one), "plan": one.text, "not_run": refused[one.planner]} for one in planned]
+            document = {"pattern": pattern.name, "mechanism": mechanism, "chosen": chosen, "planners": found}
+            documents.append({**document, "cost_model": model.name, "unit": model.unit})
+            continue
+        rows = []
+        for one in planned:
+            said = refused[one.planner] or "; ".join(one.notes)
+            name = f"{CHOSEN if one.planner == chosen else ' '} {one.planner}"
+            rows.append((name, one.text, format_ln(one.ln_cost), format_seconds(one.seconds), said))
+        title = f"pattern {pattern.name} on {mechanism}, costs by {model.name} ({model.unit})"
+        columns = ("planner", "order or tree", "cost", "planning", "")
+        caption = f"{CHOSEN} is what the pattern is planned by"
+        output_console().print(table_of(columns, rows, title, right=slice(2, 4), caption=caption))
+        if model.name == "throughput" and any(one.text.startswith("(") for one in planned):
+            say("The cost of a tree counts what its leaves hold too, that of an order does not (JQPG 4.1, 4.2).")
+    if as_json:
+        say_json(documents)

@@ -359,17 +359,6 @@ class DetectionRun:
                         yield detection.pattern.name, batch
 
 
-def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
-    """The pattern that mechanisms run for a pattern, and the events over which they run it.
-
-    Of a pattern that composes others these are its plain pattern and its longer stream.
-    """
-    if not pattern.composes:
-        return pattern, events
-    matches = DetectionRun().composed([pattern], events)
-    return plain_pattern(pattern), longer_stream(pattern, events_for([pattern], events), matches)
-
-
 @contextmanager
 def _all_listed() -> Iterator[None]:
     """Let errors advise no other form of output: there is none where patterns compose others."""

@@ -264,4 +264,4 @@ def test_matches_that_bind_matches_are_written_and_shown_with_their_events(tmp_p
     assert done.code == 0, done.errors
     assert done.output.count("ends") == 2
     done = cep("plan", "--compare", *over, folder=tmp_path)
-    assert "pattern last on fused: the first" in done.output
+    assert "pattern last on fused, costs by" in done.output

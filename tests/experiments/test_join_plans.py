@@ -56,6 +56,7 @@ from benchmarks.experiments.join_plans.experiment import (
     traffic_join_stream,
     with_strategy,
 )
+from benchmarks.experiments.join_plans.measured_runs import PlanRun
 from benchmarks.experiments.join_plans.page import (
     Bounds,
     average_gain,
@@ -69,7 +70,6 @@ from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import compare_planners
-from cep_pipeline.questions.compare_plans import PlanRun
 
 TINY = Sizes(
     stocks=12,

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from benchmarks.experiments.events import differences_by_type, event_table, events_schema, month_of_readings
 from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, taken_apart
+from benchmarks.experiments.join_plans.measured_runs import MeasuredRun, PlanRun, measure_runs
 from benchmarks.traffic_stream import generate_traffic
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
@@ -30,7 +31,6 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
-from cep_pipeline.questions.compare_plans import MeasuredRun, PlanRun, measure_runs
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

@@ -1,4 +1,4 @@
-"""All planners of a pattern side by side: what their plans are expected to cost, and how fast each runs on a sample."""
+"""Plans of one pattern, run in turn over the same events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,17 +13,11 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import Detection
-from cep_pipeline.detection.planned import plan_for, plan_refusal
-from cep_pipeline.errors import CepError, InputError, TooManyMatches
+from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.costs import cost_named
-from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
-from cep_pipeline.planning.numbers.logarithms import from_ln
-from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 SLOW_S = 0.5
 """A plan that takes longer than this is run only once."""
@@ -174,156 +167,3 @@ def _refuse_different_matches(pattern: Pattern, runs: Mapping[str, PlanRun], mat
                 f"pattern {pattern.name!r}: {name} on {runs[name].mechanism} finds {matches[name]:,} matches, {first} "
                 f"on {runs[first].mechanism} finds {matches[first]:,}; all plans and mechanisms must find the same"
             )
-
-
-MOST_MATCHES = 20_000_000
-"""The most matches that are listed of a sample."""
-
-
-@dataclass(frozen=True)
-class ComparedPlan:
-    """A planner's plan, and its run.
-
-    Attributes
-    ----------
-    planned
-        The plan and its cost.
-    chosen
-        Whether it is the one that the pattern is run by.
-    run
-        What was measured; None where the mechanism does not run it.
-    refused
-        Why it does not; empty where it does.
-    """
-
-    planned: PlannerResult
-    chosen: bool
-    run: MeasuredRun | None
-    refused: str = ""
-
-
-@dataclass(frozen=True)
-class PlanComparison:
-    """The plans of one pattern.
-
-    Attributes
-    ----------
-    pattern, mechanism
-        The pattern's name, and what ran the plans.
-    cost_model, unit
-        Of the costs.
-    events
-        Of the sample.
-    plans
-        One a planner.
-    """
-
-    pattern: str
-    mechanism: str
-    cost_model: str
-    unit: str
-    events: int
-    plans: tuple[ComparedPlan, ...]
-
-    @property
-    def fastest(self) -> ComparedPlan | None:
-        """The plan that ran fastest; None where none ran."""
-        ran = [plan for plan in self.plans if plan.run is not None]
-        return max(ran, key=_per_s, default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as JSON values."""
-        return {
-            "pattern": self.pattern,
-            "mechanism": self.mechanism,
-            "cost_model": self.cost_model,
-            "unit": self.unit,
-            "sample_events": self.events,
-            "planners": [_as_json(plan) for plan in self.plans],
-        }
-
-
-def compare_plans(
-    pattern: Pattern,
-    snapshot: StatisticsSnapshot,
-    sample: pa.Table,
-    mechanism: str,
-    planner: str | None = None,
-    cost: str | None = None,
-    alpha: float = 0.0,
-    limit: int = MOST_MATCHES,
-) -> PlanComparison:
-    """Plan a pattern by every planner, and run the plans over a sample.
-
-    Parameters
-    ----------
-    pattern, snapshot
-        The pattern, and the statistics that it is planned by.
-    sample
-        Events.
-    mechanism
-        What runs the plans; those that it does not run are planned only.
-    planner, cost, alpha
-        As `plan_for` takes them: the plan that it would make is marked as chosen.
-    limit
-        Most matches that may be listed.
-
-    Raises
-    ------
-    InputError, PlanError
-        As `plan_for`; and where the sample has more matches than the limit.
-    UnsupportedPattern
-        The mechanism does not run the pattern.
-    """
-    MECHANISMS[mechanism].check(pattern)
-    model = cost_named(cost or default_cost(pattern, on_kernel=MECHANISMS[mechanism].is_columnar))
-    chosen = plan_for([pattern], snapshot, {pattern.name: mechanism}, planner, cost, alpha).patterns[0].planner
-    planned = compare_planners(pattern, snapshot, None, model.name, alpha)
-    refused = {one.planner: plan_refusal(mechanism, pattern, one.orders) for one in planned}
-    runs = {one.planner: PlanRun(mechanism, one.orders) for one in planned if not refused[one.planner]}
-    try:
-        measured: Mapping[str, MeasuredRun] = measure_runs(pattern, runs, sample, limit=limit)
-    except TooManyMatches as many:
-        raise InputError(
-            f"pattern {pattern.name!r} has more than {limit:,} matches in a sample of {sample.num_rows:,} events, and "
-            "plans are compared by listing them: give a smaller --sample"
-        ) from many
-    return PlanComparison(
-        pattern.name,
-        mechanism,
-        model.name,
-        model.unit,
-        sample.num_rows,
-        tuple(
-            ComparedPlan(one, one.planner == chosen, measured.get(one.planner), refused[one.planner]) for one in planned
-        ),
-    )
-
-
-def _per_s(plan: ComparedPlan) -> float:
-    assert plan.run is not None
-    return plan.run.per_s
-
-
-def _as_json(plan: ComparedPlan) -> dict[str, Any]:
-    cost = from_ln(plan.planned.ln_cost)
-    told: dict[str, Any] = {
-        "planner": plan.planned.planner,
-        "chosen": plan.chosen,
-        "plan": plan.planned.text,
-        "cost": cost if cost < float("inf") else None,
-        "ln_cost": plan.planned.ln_cost,
-        "planning_s": plan.planned.seconds,
-        "notes": list(plan.planned.notes),
-    }
-    if plan.run is None:
-        return {**told, "not_run": plan.refused}
-    return {
-        **told,
-        "seconds": plan.run.seconds,
-        "events_per_s": plan.run.per_s,
-        "matches": plan.run.matches,
-        "candidates": plan.run.candidates,
-        "peak_instances": plan.run.peak_instances,
-        "events_buffered": plan.run.events_buffered,
-    }
