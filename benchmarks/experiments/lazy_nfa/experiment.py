@@ -308,7 +308,9 @@ class TreeNfa:
     def __init__(self, sequence: str, events: pa.Table) -> None:
         self._sequence = sequence
         lists, begins, lengths, squares = deviations_of_all(column_from_arrow(events.column("history")))
-        self._histories = [lists[begin : begin + length] for begin, length in zip(begins, lengths, strict=True)]
+        self._histories = [
+            lists[begin : begin + length].tolist() for begin, length in zip(begins, lengths, strict=True)
+        ]
         self._squares = squares.tolist()
         self._times = events.column("timestamp").cast(pa.int64()).to_pylist()
         letters = {stock: letter for letter, stock in STOCK_OF.items()}
@@ -378,7 +380,12 @@ class TreeNfa:
         mine, theirs = self._histories[one], self._histories[other]
         if len(mine) != len(theirs):
             return math.nan
-        return float(mine @ theirs) / math.sqrt(self._squares[one] * self._squares[other])
+        products = 0.0
+        for a, b in zip(
+            mine, theirs, strict=True
+        ):  # summed in the order of `correlation`, so that rounding is the same
+            products += a * b
+        return products / math.sqrt(self._squares[one] * self._squares[other])
 
 
 @dataclass
