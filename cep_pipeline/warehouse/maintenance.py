@@ -75,6 +75,8 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
             f"maintain: a grace period of {grace_s:g} s is too short: files younger than {LEAST_GRACE_S:.0f} s "
             "may be part of a commit in progress"
         )
+    if warehouse.database.read_only:
+        raise InputError(f"maintain: warehouse {warehouse.location}: give this user write access to it")
     now = warehouse.clock()
     by_table: dict[str, Mapping[str, int]] = {}
     damages: list[str] = []
