@@ -237,7 +237,7 @@ def damage_errors(
 
 def reading_data(path: str) -> AbstractContextManager[None]:
     """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
-    remedy = "`cep verify --deep` names the days that are damaged, and the commands that make them again"
+    remedy = "`cep verify --deep` names the damaged days, and `cep run --redo --day DAY` makes one again"
     return damage_errors(path, "the file is damaged", remedy, _OF_DAMAGED_DATA)
 
 
