@@ -337,7 +337,7 @@ def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
         except DamagedError as error:
             said.append(str(error))
     assert len(said) > 30
-    start, end = f"{file.path}: the file is damaged (", "and the commands that make them again"
+    start, end = f"{file.path}: the file is damaged (", "`cep run --redo --day DAY` makes one again"
     assert all(text.startswith(start) and text.endswith(end) for text in said)
     assert DamagedError("", "").exit_code == 3
 
