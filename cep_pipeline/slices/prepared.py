@@ -109,9 +109,7 @@ class PreparedEvents:
 
     @cached_property
     def _numbered(self) -> Array:
-        counted = padded(len(self) + 1 + PADDING, np.int32)
-        counted[:] = np.arange(len(counted), dtype=np.int32)
-        return counted
+        return np.arange(len(self) + 1 + 2 * PADDING, dtype=np.int32)[:-PADDING]
 
     @cached_property
     def of_stream(self) -> Array | None:

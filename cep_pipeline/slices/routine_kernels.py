@@ -5,6 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 
+def select(count: int, codes: Any, wanted: int, rows: Any) -> int:
+    """Write the rows that have a code, and return how many there are.
+
+    Parameters
+    ----------
+    rows
+        int32 (count + 1,): every row is written, and the next one over it unless it has the code. So nothing branches.
+    """
+    found = 0
+    for row in range(count):
+        rows[found] = row
+        found += codes[row] == wanted
+    return found
+
+
 def group(count: int, groups: int, codes: Any, starts: Any, order: Any) -> int:
     """Sort rows by their codes, stably, by counting them.
 

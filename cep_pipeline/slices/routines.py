@@ -69,7 +69,8 @@ def select_codes(codes: Array, wanted: Sequence[int]) -> list[Array]:
     list of Array
         int32, padded, one for each wanted code.
     """
-    return [padded_copy(np.flatnonzero(codes == code), np.int32) for code in wanted]
+    codes, found = np.ascontiguousarray(codes, np.int32), room_for(len(codes) + 1, np.int32)
+    return [padded_copy(found[: _select(len(codes), codes, code, found)]) for code in wanted]
 
 
 def group_rows(codes: Array, groups: int) -> tuple[Array, Array]:
@@ -138,6 +139,7 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
 
 
 _KERNELS = "cep_pipeline.slices.routine_kernels"
+_select = NativeKernel(_KERNELS, "select", ("int64", "int32*", "int64", "int32*"))
 _group = NativeKernel(_KERNELS, "group", ("int64", "int64", "int32*", "int64*", "int32*"))
 _gather = NativeKernel(_KERNELS, "gather", ("int64", "int64*", "int32*", "int64*"))
 _merge32, _merge64 = (
