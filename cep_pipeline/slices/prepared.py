@@ -22,7 +22,7 @@ from cep_pipeline.events.columns import ascend
 from cep_pipeline.expressions.columns import Array, Column, TableColumns, one_chunk
 from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
-from cep_pipeline.slices.routines import PADDING, SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
+from cep_pipeline.slices.routines import PADDING, SPLIT_AT_ONCE, group_rows, padded_copy, select_codes
 
 Boundary = tuple[int, int]
 """A point `(timestamp in microseconds, seq)` of the stream's order."""

@@ -35,7 +35,6 @@ from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.configuration import PipelineSettings
 from cep_pipeline.pipeline.violations import Violation
-from cep_pipeline.planning.costs.kernel import costs_from_json, costs_to_json, kernel_costs
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -137,9 +136,6 @@ KINDS = {
     "distances": DocumentKind(lambda: [{"everywhere": 0.1, "own": {"key": 0.5}}], Distances.from_json),
     "violation": DocumentKind(lambda: [in_json(VIOLATION.to_json())], Violation.from_json),
     "carry": DocumentKind(lambda: [in_json(CARRY.to_json())], lambda content: Carry.from_json(content).digest),
-    "kernel costs": DocumentKind(
-        lambda: [in_json(costs_to_json(kernel_costs()))], lambda content: costs_from_json(content, "costs.json")
-    ),
 }
 
 

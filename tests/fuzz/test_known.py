@@ -91,8 +91,6 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("distances", ("own",), "abc", "own: "),
     ("violation", ("patterns",), 3, "patterns: "),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), "a", r"comparisons\[0\]\.chosen"),
-    ("kernel costs", ("candidate",), "1", "candidate: .*valid number"),
-    ("kernel costs", ("match",), 0.0, "a unit of work costs something"),
 ]
 
 

@@ -30,18 +30,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief, read_json
 from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, LateTests, term_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, JointCondition
 
@@ -121,34 +116,9 @@ UNITS = ("candidate", "partial_match", "match", "event")
 
 @cache
 def kernel_costs() -> KernelCosts:
-    """The constants in the file that the environment variable CEP_KERNEL_COSTS names; else those of the package.
-
-    Raises
-    ------
-    InputError
-        The file that the variable names cannot be read, or holds something else.
-    """
-    here = os.environ.get("CEP_KERNEL_COSTS")
-    if here is None:
-        text = (files("cep_pipeline.planning.costs") / CONSTANTS_FILE).read_text(encoding="utf-8")
-        return costs_from_json(json.loads(text), CONSTANTS_FILE)
-    try:
-        return costs_from_json(read_json(Path(here), "constants of the kernel's costs"), here)
-    except InputError as error:
-        raise InputError(f"CEP_KERNEL_COSTS: {brief(error)}") from error
-
-
-def costs_from_json(content: Any, source: str) -> KernelCosts:
-    """Read constants; InputError, which names the source, where they are none."""
-    from cep_pipeline.documents import form_of, reading_form
-
-    optional = {"conditions": {}, "tests": {}, "measured_on": "", "measured_at": ""}
-    whole = {**optional, **content} if isinstance(content, Mapping) else content
-    if isinstance(whole, dict):
-        whole.pop("materialized", None)  # a unit of earlier files: the kernel stores no sides of trees any more
-    verdict = "no constants of the kernel's costs"
-    with reading_form(form_of(KernelCosts), whole, verdict, source, "measure them again"):
-        return KernelCosts(**whole)
+    """The constants that were measured."""
+    text = (files("cep_pipeline.planning.costs") / CONSTANTS_FILE).read_text(encoding="utf-8")
+    return KernelCosts(**json.loads(text))
 
 
 def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
@@ -258,10 +228,3 @@ class _Made:
 
 KERNEL = kernel_model(kernel_costs)
 """The kernel's cost by the constants of `kernel_costs`."""
-
-
-def costs_to_json(costs: KernelCosts) -> Mapping[str, Any]:
-    """The constants as JSON values."""
-    told = {name: getattr(costs, name) for name in UNITS}
-    told |= {"conditions": dict(costs.conditions), "tests": dict(costs.tests)}
-    return told | {"measured_on": costs.measured_on, "measured_at": costs.measured_at}

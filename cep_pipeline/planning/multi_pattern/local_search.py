@@ -51,9 +51,6 @@ class LocalSearch:
         A plan for each member.
     trees
         Whether plans are trees, or else orders.
-    recompute
-        Whether each neighbour's cost is computed anew from all plans, instead of from what it changes: the reference
-        that the difference is tested and measured against.
 
     Attributes
     ----------
@@ -72,15 +69,13 @@ class LocalSearch:
         neighbourhood: Neighbourhood,
         seed: int,
         start: Sequence[PositionTree],
-        *,
-        recompute: bool = False,
     ) -> None:
         self._windows_of = [member.window for member in members]
         self.members, self._local = members, [local[member.id] for member in members]
         self.trees = self._local[0].trees
         self._ln_scale = max(plans.ln_least for plans in self._local)
         self._costs = [plans.costs(self._ln_scale) for plans in self._local]
-        self._together, self._recompute = neighbourhood.together, recompute
+        self._together = neighbourhood.together
         self._groups = common_subpatterns(members, 2 if self.trees else 1)
         self._weights = [*accumulate(neighbourhood.weight(len(uses)) for uses in self._groups)]
         self._random = Random(seed)
@@ -254,8 +249,6 @@ class LocalSearch:
 
     def _difference(self, moves: Moves) -> float:
         """The difference that a neighbour makes to the cost."""
-        if self._recompute:
-            return self._cost_anew(moves) - self._cost
         terms = []
         for key, changes in self._changes(moves).items():
             if not any(changes.values()):

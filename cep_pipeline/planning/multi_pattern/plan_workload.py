@@ -52,7 +52,6 @@ def plan_workload(
     seed: int = 0,
     start: Plan | None = None,
     in_pattern_order: Collection[str] = (),
-    recompute: bool = False,
     idle_steps: int | None = None,
 ) -> Plan:
     """Plan all patterns together, so that they share work (MCEP).
@@ -82,8 +81,6 @@ def plan_workload(
         the patterns, nor no others; where it has trees and orders are asked for, it is not used.
     in_pattern_order
         Names of patterns that keep their order, as their mechanisms know no other.
-    recompute
-        Let each step of a local search compute the cost of the whole plan anew: slow, for comparison.
     idle_steps
         A local search of connected patterns ends when so many of its steps have found nothing cheaper, if it has not
         ended before.
@@ -112,7 +109,6 @@ def plan_workload(
         TIME_LIMIT_S if time_limit_s is None and steps is None else time_limit_s,
         steps,
         seed,
-        recompute,
         idle_steps=idle_steps,
     )
     members = members_of(patterns)

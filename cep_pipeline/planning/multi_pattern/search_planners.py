@@ -122,7 +122,6 @@ def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalS
         options.neighbourhood,
         seed,
         [plan_of_places(workload.start[member.id], member.names) for member in component],
-        recompute=options.recompute,
     )
 
 

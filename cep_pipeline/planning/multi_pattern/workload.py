@@ -94,8 +94,6 @@ class SearchOptions:
         both.
     seed
         Of its random numbers: with a limit of steps alone it finds the same plan each time.
-    recompute
-        Whether each step computes the cost of the whole plan anew: a reference that is slow and finds the same.
     begun
         When its time began, by the monotonic clock.
     idle_steps
@@ -107,7 +105,6 @@ class SearchOptions:
     time_limit_s: float | None
     steps: int | None = None
     seed: int = 0
-    recompute: bool = False
     begun: float = field(default_factory=time.monotonic)
     idle_steps: int | None = None
 

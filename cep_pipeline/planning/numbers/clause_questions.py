@@ -115,13 +115,15 @@ class ClauseQuestions:
         ln_events = ln_instances = tuple(map(math.log, events))
         if self._kleene:
             ln_instances = tuple(
-                ln_lists(one, number, neighbours=self.of_neighbours) if one.kleene else ln
-                for one, number, ln in zip(self._clause.positive, events, ln_events, strict=True)
+                self._ln_lists(place, one, number, snapshot) if one.kleene else ln
+                for place, (one, number, ln) in enumerate(zip(self._clause.positive, events, ln_events, strict=True))
             )
         ln_selectivities = [_ln_known(prior, snapshot) for _, prior, *_ in self._conditions]
         joints = self._joints(snapshot) if snapshot.joints else ()
         if self._implied.narrowed and self._window_us is not None:
             joints += self._gaps(self._window_us, ln_selectivities)
+        if not self._pattern.strategy.skips:
+            joints += self._neighbours(snapshot)
         for written, pairs in self._equal:
             joints += _equal_together(written, {pair: _ln_known(prior, snapshot) for pair, prior in pairs.items()})
         last = self._last
@@ -153,6 +155,30 @@ class ClauseQuestions:
             if span:
                 written[places] = written.get(places, 0.0) + ln_share
         return _implied_gaps(self._clause, window_us, self._implied, written)
+
+    def _ln_lists(self, place: int, variable: Variable, events: float, snapshot: StatisticsSnapshot) -> float:
+        """The logarithm of the number of lists of a variable; those of neighbours are within the events that agree."""
+        if not self.of_neighbours:
+            return ln_lists(variable, events)
+        shares = (
+            [_ln_known(prior, snapshot) for pair, prior in one.items() if place in pair] for one in self._agreements
+        )
+        ln_agreeing = sum(min(ln, default=0.0) for ln in shares)
+        return ln_lists(variable, max(events * math.exp(ln_agreeing), SMALLEST), neighbours=True) - ln_agreeing
+
+    def _neighbours(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
+        """The factors of variables that follow one another where a run passes over nothing: no event is between theirs.
+
+        Of the N events in a window that agree with a run, N - 1 pairs are neighbours, of N (N - 1) / 2 in order.
+        """
+        window = planned_events_in_window(self._pattern, snapshot, LeafRate("", snapshot.events_per_s))
+        before, joints = self._clause.precedence, []
+        for one, other in combinations(self._position, 2):
+            if (one, other) in before and not any((one, k) in before and (k, other) in before for k in self._position):
+                pair = self._position[one], self._position[other]
+                agreeing = sum(_ln_known(pairs[pair], snapshot) for pairs in self._agreements)
+                joints.append(JointCondition(pair, min(math.log(2.0) - math.log(window) - agreeing, 0.0)))
+        return tuple(joints)
 
     @cached_property
     def _terms(self) -> ClauseTerms:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.costs import (
@@ -32,8 +29,6 @@ from cep_pipeline.planning.costs.kernel import (
     CONDITION_KINDS,
     UNITS,
     KernelCosts,
-    costs_from_json,
-    costs_to_json,
     kernel_costs,
     kernel_model,
 )
@@ -346,31 +341,7 @@ def test_conditions_are_tested_in_the_order_of_their_cost() -> None:
     assert {*kinds[5:]} == {"list", "correlation"}
     assert [format_conjunct(conjunct) for conjunct in found][1:3] == ["a.x < c.x", "a.y < c.y"]
     assert {*kernel_costs().conditions} == {*CONDITION_KINDS}
-    with pytest.raises(InputError, match="condition of the kind text"):
-        costs_from_json({**costs_to_json(kernel_costs()), "conditions": {"text": 0.0}}, "here")
-
-
-def test_constants_measured_elsewhere_are_used_where_the_environment_names_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = tmp_path / "costs.json"
-    mine.write_text(json.dumps(dict.fromkeys(UNITS, 2.5)), encoding="utf-8")
-    monkeypatch.setenv("CEP_KERNEL_COSTS", str(mine))
-    kernel_costs.cache_clear()
-    try:
-        assert kernel_costs() == KernelCosts(2.5, 2.5, 2.5, 2.5)
-        earlier = {**dict.fromkeys(UNITS, 2.5), "materialized": 91.8}  # a unit that files had before
-        mine.write_text(json.dumps(earlier), encoding="utf-8")
-        kernel_costs.cache_clear()
-        assert kernel_costs() == KernelCosts(2.5, 2.5, 2.5, 2.5)
-        mine.write_text("{}", encoding="utf-8")
-        kernel_costs.cache_clear()
-        with pytest.raises(InputError, match=r"costs\.json: no constants"):
-            kernel_costs()
-        mine.unlink()
-        with pytest.raises(InputError, match="CEP_KERNEL_COSTS"):
-            kernel_costs()
-    finally:
-        kernel_costs.cache_clear()
-    with pytest.raises(InputError, match="a unit of work costs something"):
-        costs_from_json({**dict.fromkeys(UNITS, 1.0), "candidate": 0.0}, "here")
+    with pytest.raises(ValueError, match="condition of the kind text"):
+        replace(kernel_costs(), conditions={"text": 0.0})
+    with pytest.raises(ValueError, match="a unit of work costs something"):
+        replace(kernel_costs(), candidate=0.0)

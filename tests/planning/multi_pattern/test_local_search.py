@@ -19,8 +19,8 @@ from tests.thoroughness import examples
 RULES: tuple[Sharing, ...] = ("prefix", "subexpression")
 
 
-def options(neighbourhood: str = "edge", steps: int = 1, seed: int = 0, *, recompute: bool = False) -> SearchOptions:
-    return SearchOptions(Neighbourhood.of(neighbourhood), None, steps, seed, recompute=recompute)
+def options(neighbourhood: str = "edge", steps: int = 1, seed: int = 0) -> SearchOptions:
+    return SearchOptions(Neighbourhood.of(neighbourhood), None, steps, seed)
 
 
 def plans_of(workload: Workload, number: int, search: LocalSearch) -> Plans:
