@@ -117,7 +117,7 @@ ODD = (
 )
 ROWS = [
     {"timestamp": place // 2, "kind": "ABC"[place * 7 % 3], "x": place * 7919 % 31, "y": float(place % 13)}
-    for place in range(180)
+    for place in range(80)
 ]
 
 
