@@ -33,6 +33,7 @@ from cep_pipeline.patterns.normal_form import (
     NormalFormTooLarge,
     count_clauses,
     negations,
+    normalize,
     split_condition,
 )
 from cep_pipeline.patterns.pattern import Pattern, Ties
@@ -85,7 +86,7 @@ def check_condition(condition: Condition, structure: Structure, scope: Scope) ->
         conjuncts, _ = split_condition(condition, as_written=True)
     except NormalFormTooLarge as error:
         raise scope.source.error(f"{error}; split the statement", error.span) from None
-    choices = dict(_branch_choices(structure, {}))
+    together = list(_bound_together(structure))
     negated = {
         operand.variable: number
         for number, negation in enumerate(negations(structure))
@@ -93,7 +94,7 @@ def check_condition(condition: Condition, structure: Structure, scope: Scope) ->
     }
     for conjunct in conjuncts:
         _check_negated(conjunct, scope, negated)
-        if not _fit_together([choices[name] for name in conjunct.variables]):
+        if not any(map(conjunct.variables.issubset, together)):
             scope.warnings.append(_idle(conjunct, scope.source))
 
 
@@ -160,23 +161,13 @@ def _branch_of(
     return tuple(operand for part in parts if part is not None for operand in part)
 
 
-def _branch_choices(structure: Structure, chosen: Mapping[int, int]) -> Iterator[tuple[str, Mapping[int, int]]]:
-    """Each variable with the operand that every OR above it must choose."""
-    if isinstance(structure, EventOperand):
-        yield structure.variable, {**chosen, id(structure): 0} if structure.optional else chosen
-        return
-    if isinstance(structure, Negation):
-        yield from _branch_choices(structure.operand, chosen)
-        return
-    for index, operand in enumerate(structure.operands):
-        is_or = structure.operator is Operator.OR
-        yield from _branch_choices(operand, {**chosen, id(structure): index} if is_or else chosen)
-
-
-def _fit_together(choices: list[Mapping[int, int]]) -> bool:
-    """True where some clause has all the variables that need these choices."""
-    merged: dict[int, int] = {}
-    return all(merged.setdefault(node, index) == index for choice in choices for node, index in choice.items())
+def _bound_together(structure: Structure) -> Iterator[frozenset[str]]:
+    """The variables of each clause; and of what is negated in it, beside the positive ones."""
+    for clause in normalize(structure):
+        positive = frozenset(variable.name for variable in clause.positive)
+        yield positive.union(variable.name for variable in clause.negated)
+        for negated in (one for structure in clause.negated_structures for one in structure.clauses):
+            yield positive.union(variable.name for variable in negated.positive)
 
 
 def _check_negated(conjunct: Conjunct, scope: Scope, negated: Mapping[str, int]) -> None:

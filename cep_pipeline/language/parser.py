@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import product
 from typing import TypeVar
 from warnings import warn
 
@@ -24,7 +22,7 @@ from cep_pipeline.language.checks import (
 )
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, type_name
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
-from cep_pipeline.language.scope import Bound, Scope, Swept
+from cep_pipeline.language.scope import Bound, Scope, WrittenValues
 from cep_pipeline.language.source import SourceText, together
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
@@ -72,8 +70,7 @@ def parse_patterns(
         The stream that the patterns are about.
     params
         What each `$name` stands for: one number, string or bool, or the values of a set after IN. A Python set is taken
-        in sorted order. `Swept` values may be either: where a statement has them elsewhere than after IN, it gives one
-        pattern a value, with names such as `rise_size_300`.
+        in sorted order. `WrittenValues` may be either.
     source
         Name of the text in errors, such as the file's path.
 
@@ -115,14 +112,6 @@ def parse_patterns(
     names: dict[str, Pattern | None] = {}
     types: dict[str, Pattern | None] = {}
     of_stream = {*(schema.types or ()), schema.base_type}
-
-    def know(name: str, pattern: Pattern | None) -> None:
-        """Remember a statement, None if it was refused; its written name is a type, unless the stream has the same."""
-        names[name] = pattern
-        if name not in of_stream and (pattern is None or pattern.named):
-            types[name] = pattern
-
-    of_sweep: dict[str, list[str]] = {}
     errors: list[PatternError] = []
     number = 0
     while True:
@@ -132,36 +121,23 @@ def parse_patterns(
             break
         number += 1
         start = cursor.index
-        bindings: list[dict[str, Value]] = [{}]
-        for place, binding in enumerate(bindings):  # it grows where parameters have several values
-            cursor.go_back(start)
-            several = {name: value for name, value in binding.items() if len(_values_of(parameters[name])) > 1}
-            bound = {**parameters, **binding}
-            statement = _Statement(cursor, schema, bound, number, names, types, of_sweep, several)
-            try:
-                pattern = statement.parse()
-            except PatternError as error:
-                errors += [*statement.errors, error]
-                cursor.skip_statement(start)
-                if statement.name not in names:
-                    know(statement.name, None)
-                break
-            swept = statement.scope.swept
-            bindings += [dict(zip(swept, values, strict=True)) for values in product(*swept.values()) if swept]
-            if place == 0:
-                for warning in statement.scope.warnings:
-                    warn(warning, stacklevel=2)
-                if len(bindings) > 2:
-                    continue
-            know(statement.name, pattern)
+        statement = _Statement(cursor, schema, parameters, number, names, types)
+        pattern: Pattern | None = None
+        try:
+            pattern = statement.parse()
+        except PatternError as error:
+            errors += [*statement.errors, error]
+            cursor.skip_statement(start)
+            if statement.name in names:
+                continue
+        names[statement.name] = pattern  # None if it was refused
+        if statement.name not in of_stream and (pattern is None or pattern.named):  # its written name is a type
+            types[statement.name] = pattern
+        if pattern is not None:
             patterns.append(pattern)
-            if (doubt := contradiction_in(pattern, cursor.source)) is not None:
-                warn(doubt, stacklevel=2)
-            if place == 0:
-                break
-            if place + 1 == len(bindings) and pattern.named:
-                written = statement.name.removesuffix(statement.suffix)
-                of_sweep[written] = [one.name for one in patterns[-place:]]
+            for warning in [*statement.scope.warnings, contradiction_in(pattern, cursor.source)]:
+                if warning is not None:
+                    warn(warning, stacklevel=2)
     if errors:
         raise together(errors)
     return patterns
@@ -185,17 +161,13 @@ class _Statement:
         number: int,
         names: Mapping[str, Pattern | None],
         types: Mapping[str, Pattern | None],
-        of_sweep: Mapping[str, Sequence[str]],
-        sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        swept = {name: many for name, many in of_sweep.items() if name not in (*(schema.types or ()), schema.base_type)}
-        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, types, swept)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, types)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
-        self.suffix = "".join(f"_{name}_{_as_word(value)}" for name, value in sweep.items())
         self.name = f"pattern_{number}"
         self.errors: list[PatternError] = []
 
@@ -252,16 +224,15 @@ class _Statement:
     def _name(self) -> tuple[str, bool]:
         keyword = self.cursor.accept_word("NAME")
         if keyword is None:
-            name = f"pattern_{self.number}{self.suffix}"
+            name = f"pattern_{self.number}"
             if name in self.names:
                 message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
                 raise self.cursor.error(message, self.cursor.current.span)
             return name, False
         token = self._pattern_name()
-        name = f"{token.value}{self.suffix}"
-        if name in self.names:
-            raise self.cursor.error(f"duplicate name {name!r}; names are unique in a file", token.span)
-        return name, True
+        if token.value in self.names:
+            raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
+        return token.value, True
 
     def _pattern_name(self) -> Token:
         """Read the word after NAME: any one, since words are reserved only as names of types and variables."""
@@ -535,15 +506,6 @@ class _Statement:
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
 
 
-def _values_of(bound: Bound) -> tuple[Value, ...]:
-    return bound if isinstance(bound, tuple) else (bound,)
-
-
-def _as_word(value: Value) -> str:
-    """A value as a part of a name."""
-    return re.sub(r"\W", "_", str(value))
-
-
 def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     """Return the values that a caller binds to `$name`, as plain Python values: those of a set, or one value."""
     if isinstance(values, bytes | Mapping):
@@ -551,8 +513,8 @@ def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     if isinstance(values, str) or not isinstance(values, Iterable):
         return _parameter_value(name, values)
     plain = tuple(_parameter_value(name, value) for value in values)
-    if isinstance(values, Swept):
-        return Swept(dict.fromkeys(plain))
+    if isinstance(values, WrittenValues):
+        return WrittenValues(dict.fromkeys(plain))
     if isinstance(values, set | frozenset):
         return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))
     return plain

@@ -188,10 +188,6 @@ class Cursor:
         """The number of tokens before the current one."""
         return self._index
 
-    def go_back(self, index: int) -> None:
-        """Read again from a token on."""
-        self._index = index
-
     def depth_since(self, index: int) -> int:
         """Brackets that were opened from a token on and are still open at the current one."""
         passed = [token.text for token in self._tokens[index : self._index] if token.kind is Kind.SYMBOL]
