@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import reprlib
 import sys
@@ -112,9 +111,7 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     of many the first ones, each with its line and what to do.
     """
     root = read_yaml(path, what)
-    if variables and root is not None:
-        _fill_in(path, root, set())
-    content = values_of(path, what, root)
+    content = values_of(path, what, root, variables=variables)
     if not isinstance(content, dict):
         found = "empty" if content is None else f"a {type(content).__name__}"
         first = example_at(model, [next(iter(model.model_fields))])
@@ -133,41 +130,6 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
 
 _MOST_DESCRIBED = 20
 """Faults of a document that an error describes: for each one its line is looked for, and what may have been meant."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-
-
-def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
-    """Put variables of the environment into the values of a document, as a shell would.
-
-    A value without quotes is then read as if its new text stood in the file, so that an empty one is no value.
-    `filled` has the nodes that are done: aliases lead to one node several times.
-    """
-    if id(node) in filled:
-        return
-    filled.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        for _, value in node.value:
-            _fill_in(path, value, filled)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _fill_in(path, item, filled)
-    elif isinstance(node, yaml.ScalarNode) and _VARIABLE.search(node.value):
-
-        def value_of(found: re.Match[str]) -> str:
-            name, default = found.groups()
-            value = os.environ.get(name) or default
-            said = f"{path}:{node.start_mark.line + 1}: the environment variable {name}"
-            if value is None:
-                raise InputError(f"{said} is not set; set it, or write a value for where it is not: ${{{name}:-VALUE}}")
-            if any("\ud800" <= character <= "\udfff" for character in value):
-                raise InputError(f"{said} is not valid UTF-8: {value}; set it to UTF-8 text")
-            return value
-
-        node.value = _VARIABLE.sub(value_of, node.value)
-        if node.style is None:
-            node.tag = yaml.SafeLoader("").resolve(  # type: ignore[no-untyped-call]
-                yaml.ScalarNode, node.value, (True, False)
-            )
 
 
 def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> tuple[str, str, str]:

@@ -325,9 +325,6 @@ class WrittenFile(str):
         made.size, made.sha256 = size, sha256
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WrittenFile.of, (str(self), self.size, self.sha256)
-
 
 def files_to_json(files: Iterable[str]) -> list[Any]:
     """The JSON form of paths: [path, size, digest] of those that know both, so that nobody reads them again."""
