@@ -35,7 +35,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief, read_yaml, values_of
+from cep_pipeline.guarded import brief, read_yaml, values_of, without_collecting
 
 
 class Document(BaseModel):
@@ -333,7 +333,8 @@ def reading_form(form: Any, content: object, verdict: str, source: str, advice: 
     """Check JSON values as `check_form` does; errors of the context, which reads them, become the same InputError."""
     check_form(form, content, verdict, source, advice)
     try:
-        yield
+        with without_collecting():
+            yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{source}: {verdict}: {brief(error)}; {advice}") from error
 
