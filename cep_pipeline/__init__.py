@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
-    from cep_pipeline.language.source import PatternWarning as PatternWarning
+    from cep_pipeline.language.tokens import PatternWarning as PatternWarning
     from cep_pipeline.patterns.pattern import Pattern as Pattern
     from cep_pipeline.pipeline.opened import PublishedStream as PublishedStream
     from cep_pipeline.pipeline.opened import PublishedWarehouse as PublishedWarehouse

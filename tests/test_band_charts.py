@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from xml.etree import ElementTree
 
-from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
+from cep_pipeline.vega import BandPanel, BandPoint, band_chart
 
 OPEN = datetime(2013, 10, 7, 9, 30)
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cep_pipeline.compiled.cache import kept
 from cep_pipeline.compiled.numba_ir import numba_ir, numba_version
-from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, load
+from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, kept, load
 from cep_pipeline.compiled.shipped import read_shipped, source
 
 Array = np.ndarray[Any, Any]

@@ -21,8 +21,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from cep_pipeline.compiled.cache import kept
-from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, runs_level
+from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, kept, runs_level
 
 logger = logging.getLogger(__name__)
 

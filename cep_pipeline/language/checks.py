@@ -13,7 +13,7 @@ from itertools import combinations
 
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.source import PatternWarning, SourceText
+from cep_pipeline.language.tokens import PatternWarning, SourceText
 from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, Membership, expressions_of
 from cep_pipeline.patterns.expressions import (
     NOWHERE,

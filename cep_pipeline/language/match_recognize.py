@@ -34,8 +34,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.foreign_text import visible
 from cep_pipeline.language.formatter import format_expression, format_type, format_value
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.language.source import SourceText, did_you_mean_of, together
-from cep_pipeline.language.tokens import MAX_TEXT, RESERVED
+from cep_pipeline.language.tokens import MAX_TEXT, RESERVED, SourceText, did_you_mean_of, together
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,

@@ -23,10 +23,9 @@ from cep_pipeline.language.checks import (
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, type_name
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, WrittenValues
-from cep_pipeline.language.source import SourceText, together
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
-from cep_pipeline.language.tokens import Cursor, Kind, Token
+from cep_pipeline.language.tokens import Cursor, Kind, SourceText, Token, together
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
 from cep_pipeline.patterns.pattern import (

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.foreign_text import did_you_mean
-from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean_of
-from cep_pipeline.language.tokens import Token
+from cep_pipeline.language.tokens import PatternWarning, SourceText, Token, did_you_mean_of
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.pattern import Pattern, shared_attributes

@@ -10,7 +10,7 @@ from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.language.scope import WrittenValues
-from cep_pipeline.language.source import PatternWarning, SourceText
+from cep_pipeline.language.tokens import PatternWarning, SourceText
 from cep_pipeline.patterns.expressions import Span
 from tests.language import schemas
 from tests.language.schemas import SCHEMA, parse_one
