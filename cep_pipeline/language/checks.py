@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.tokens import PatternWarning, SourceText
-from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, Membership, expressions_of
+from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     NOWHERE,
     Aggregate,
     Element,
     Expression,
     Length,
-    Literal,
     Reference,
     Span,
     walk,
@@ -37,7 +35,7 @@ from cep_pipeline.patterns.normal_form import (
     split_condition,
 )
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.rewriting import with_values
 from cep_pipeline.patterns.structure import (
     EventOperand,
     Negation,
@@ -207,7 +205,7 @@ def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
     """
     found: dict[str, None] = {}
     for implied in clauses:
-        plain = map(_with_values, implied.contradiction)
+        plain = (with_values(one, sets=True) for one in implied.contradiction)
         conjuncts = [AnyOf(one.atoms) if len(one.atoms) > 1 else one.atoms[0] for one in plain]
         texts = [textwrap.shorten(format_condition(one), LONGEST_CONJUNCT, placeholder=" …") for one in conjuncts]
         timed = not implied.spans.keys().isdisjoint(implied.contradiction)
@@ -215,14 +213,6 @@ def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
         found[f"no events{where} fulfil {' and '.join(texts)}"] = None
     more = f", and {len(found) - MOST_CONTRADICTIONS} more" if len(found) > MOST_CONTRADICTIONS else ""
     return ", and ".join(list(found)[:MOST_CONTRADICTIONS]) + more
-
-
-def _with_values(conjunct: Conjunct) -> Conjunct:
-    """The conjunct with the values of each `$name` in place of the name."""
-    named = rewritten(conjunct, lambda node: replace(node, parameter=None) if isinstance(node, Literal) else node)
-    return Conjunct(
-        tuple(replace(atom, parameter=None, names=()) if isinstance(atom, Membership) else atom for atom in named.atoms)
-    )
 
 
 def _idle(conjunct: Conjunct, source: SourceText) -> PatternWarning:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import TypeVar
 from warnings import warn
 
@@ -309,23 +310,8 @@ class _Statement:
         self.cursor.expect_word("WITHIN", hint=self._misplaced())
         start = self.cursor.current
         negative = self.cursor.accept_symbol("-") is not None
-        number = self.cursor.current
-        if number.kind is not Kind.NUMBER:
-            raise self.cursor.unexpected(
-                "a number", "; a window is written as in WITHIN 20 minutes or WITHIN 100 EVENTS"
-            )
-        self.cursor.advance()
-        unit = self.cursor.current
-        counted = unit.word == "EVENTS"
-        if not counted and unit.text.lower() not in UNIT_WORDS_US:
-            hint = did_you_mean(unit.text, [*UNIT_WORDS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
-            raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours, days or EVENTS)", hint)
-        self.cursor.advance()
-        span = Span(start.span.start, unit.span.end)
-        try:
-            size = exact(number.text) if counted else length_us(number.text, unit.text)
-        except NoTime as error:
-            raise self.cursor.error(str(error), number.span) from None
+        number, unit, size = self._length("a window is written as in WITHIN 20 minutes or WITHIN 100 EVENTS", "EVENTS")
+        counted, span = unit.word == "EVENTS", Span(start.span.start, unit.span.end)
         if negative or size <= 0:
             raise self.cursor.error("the window must be positive", span)
         if counted and not number.text.isdigit():
@@ -451,33 +437,33 @@ class _Statement:
         self.cursor.advance()
         self.cursor.expect_symbol("(")
         number = self.cursor.current
-        length = self._length_of_time()
-        day = UNIT_WORDS_US["day"]
+        _, unit, size = self._length("a bucket is written as in bucket(15 minutes)")
+        if not 0 < size <= INT64_MAX or size.denominator != 1:
+            message = "a length of time is a positive whole number of microseconds"
+            raise self.cursor.error(message, Span(number.span.start, unit.span.end))
+        length, day = int(size), UNIT_WORDS_US["day"]
         if day % length and length % day:
             message = "a bucket divides a day, as 15 minutes and 6 hours do, or is a whole number of days"
             raise self.cursor.error(message, Span(number.span.start, self.cursor.previous.span.end))
         self.cursor.expect_symbol(")")
         return length
 
-    def _length_of_time(self) -> int:
-        """Read a number and a unit of time; returns microseconds."""
+    def _length(self, example: str, *counted: str) -> tuple[Token, Token, Fraction]:
+        """Read a number and a unit, of time or a `counted` one; returns both, and how many microseconds, or things."""
         number = self.cursor.current
         if number.kind is not Kind.NUMBER:
-            raise self.cursor.unexpected("a number", "; a bucket is written as in bucket(15 minutes)")
+            raise self.cursor.unexpected("a number", f"; {example}")
         self.cursor.advance()
         unit = self.cursor.current
-        if unit.text.lower() not in UNIT_WORDS_US:
-            hint = did_you_mean(unit.text, UNIT_WORDS_US) if unit.kind is Kind.WORD else ""
-            raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours or days)", hint)
+        if unit.word not in counted and unit.text.lower() not in UNIT_WORDS_US:
+            hint = did_you_mean(unit.text, [*UNIT_WORDS_US, *counted]) if unit.kind is Kind.WORD else ""
+            *units, last = ("us", "ms", "seconds", "minutes", "hours", "days", *counted)
+            raise self.cursor.unexpected(f"a unit ({', '.join(units)} or {last})", hint)
         self.cursor.advance()
         try:
-            size = length_us(number.text, unit.text)
+            return number, unit, exact(number.text) if unit.word in counted else length_us(number.text, unit.text)
         except NoTime as error:
             raise self.cursor.error(str(error), number.span) from None
-        if not 0 < size <= INT64_MAX or size.denominator != 1:
-            message = "a length of time is a positive whole number of microseconds"
-            raise self.cursor.error(message, Span(number.span.start, unit.span.end))
-        return int(size)
 
     # End
 

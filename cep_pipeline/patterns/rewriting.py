@@ -95,6 +95,23 @@ def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], 
             return leaf(node)
 
 
+def with_values(conjunct: Conjunct, *, sets: bool = False) -> Conjunct:
+    """The conjunct with the value of each `$name` in place of the name; with `sets` also the values after IN."""
+    named = rewritten(
+        conjunct,
+        lambda node: replace(node, parameter=None) if isinstance(node, Literal) and node.parameter else node,
+    )
+    return Conjunct(
+        tuple(
+            replace(atom, names=(), parameter=None if sets else atom.parameter)
+            if isinstance(atom, Membership)
+            else atom
+            for atom in named.atoms
+        ),
+        named.span,
+    )
+
+
 def with_operands(structure: Structure, changed: Callable[[EventOperand], EventOperand]) -> Structure:
     """The structure with `changed(o)` for each event operand o."""
     if isinstance(structure, EventOperand):

@@ -80,14 +80,17 @@ class Partitions:
         Array
             int64, shape of `rows`: the number of events where it has not come; the event's own row where it is alone.
         """
-        places = self.place[rows]
-        target = places + min(distance, len(self.place))
-        if self.counted is not None:
-            return self._composed_ahead(rows, places, distance)
-        come = target < self.ends[np.maximum(places, 0)] if len(self.ends) else np.zeros(len(rows), dtype=bool)
-        ahead = np.full(len(rows), len(self.place), np.int64)
-        ahead[come] = self.rows[target[come]]
-        return np.asarray(np.where(places < 0, rows, ahead))
+        ahead = rows.astype(np.int64)
+        grouped = np.flatnonzero(self.place[rows] >= 0)
+        own, reach = self.place[rows][grouped], min(distance, len(self.place))
+        ends = self.ends[own]
+        if self.counted is None:
+            last, come = own + reach, own + reach < ends
+        else:
+            target = self.counted[own] + reach
+            last, come = np.searchsorted(self.counted, target, "right") - 1, self.counted[ends - 1] >= target
+        ahead[grouped] = np.where(come, self.rows[np.minimum(last, ends - 1)], len(self.place))
+        return ahead
 
     def rows_back(self, rows: Array, distance: int) -> Array:
         """The row so many positions before each of these in its partition, or else the partition's first; or its own.
@@ -108,17 +111,6 @@ class Partitions:
             int64, shape of `rows`.
         """
         return self._moved(rows, min(distance, len(self.place)), back=False)
-
-    def _composed_ahead(self, rows: Array, places: Array, distance: int) -> Array:
-        ahead = rows.astype(np.int64)
-        grouped = np.flatnonzero(places >= 0)
-        own = places[grouped]
-        counted = self.counted
-        assert counted is not None
-        target = counted[own] + min(distance, len(self.place))
-        last = np.minimum(np.searchsorted(counted, target, "right"), self.ends[own]) - 1
-        ahead[grouped] = np.where(counted[self.ends[own] - 1] >= target, self.rows[last], len(self.place))
-        return ahead
 
     def _moved(self, rows: Array, distance: int, *, back: bool) -> Array:
         moved = rows.astype(np.int64)

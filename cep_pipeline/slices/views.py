@@ -19,7 +19,7 @@ from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array, RowRange
 from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Expression, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Expression, Reference, walk
 from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window, remembered
@@ -73,10 +73,6 @@ def may_match(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
     return not contradicted and (not constants or constants_hold(constants, events))
 
 
-EVENTS_AT_ONCE = 1 << 15
-"""Events whose numbers are compared together: what is computed on the way stays in the processor's cache."""
-
-
 def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
     """Return whether an atom over one single variable holds, for each event of the slice in that variable's place.
 
@@ -85,22 +81,11 @@ def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
     Array
         bool, shape (n,); of an atom without variables, shape (1,).
     """
-    read = [node for side in expressions_of(atom) for node in walk(side) if isinstance(node, Reference)]
+    read = {node.variable for side in expressions_of(atom) for node in walk(side) if isinstance(node, Reference)}
     if not read:
         return atom_holds(atom, events, {})
-
-    def make() -> Array:
-        [variable] = {node.variable for node in read}
-        numbers = all(node.type.is_number or node.type is ValueType.BOOL for node in read)
-        count = len(events)
-        step = EVENTS_AT_ONCE if numbers else max(count, 1)  # strings and lists cost something for each part
-        truths = np.empty(count, np.bool_)
-        for first in range(0, count, step):
-            rows = RowRange(first, min(first + step, count))
-            truths[first : rows.end] = atom_holds(atom, events, {variable: rows})
-        return truths
-
-    return events.derive(("truths of all", atom), make)
+    rows = dict.fromkeys(read, RowRange(0, len(events)))
+    return events.derive(("truths of all", atom), lambda: atom_holds(atom, events, rows))
 
 
 def holds_for_all(events: PreparedEvents, conjunct: Conjunct) -> Array:

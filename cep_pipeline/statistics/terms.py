@@ -20,14 +20,13 @@ from cep_pipeline.patterns.expressions import (
     Element,
     Expression,
     Length,
-    Literal,
     Reference,
     ValueType,
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, connected_parts, equal_variables
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window, remembered
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.rewriting import rewritten, with_values
 from cep_pipeline.patterns.structure import EventType, type_alternatives
 
 FIRST = "x"
@@ -247,19 +246,7 @@ def conjunct_key(conjunct: Conjunct) -> str:
         for atom in conjunct.atoms
         if isinstance(atom, Membership) and atom.parameter is not None
     )
-    return format_conjunct(_with_values(conjunct)) + parameters
-
-
-def _with_values(conjunct: Conjunct) -> Conjunct:
-    """The conjunct with their values for the parameters that stand for one value."""
-
-    def bound(node: Expression) -> Expression:
-        return replace(node, parameter=None) if isinstance(node, Literal) and node.parameter is not None else node
-
-    if any(isinstance(atom, Membership) for atom in conjunct.atoms):
-        atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
-        conjunct = Conjunct(tuple(atoms))
-    return rewritten(conjunct, bound)
+    return format_conjunct(with_values(conjunct)) + parameters
 
 
 def format_conjunct(conjunct: Conjunct) -> str:
