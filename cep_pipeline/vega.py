@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from cep_pipeline.foreign_text import visible
 
@@ -120,12 +120,7 @@ class BandPanel:
     level: float | None = None
 
 
-def band_chart(
-    panels: Sequence[BandPanel],
-    *,
-    level_title: str = "",
-    format: Literal["svg", "png"] = "svg",
-) -> bytes:
+def band_chart(panels: Sequence[BandPanel], *, level_title: str = "") -> str:
     """Draw panels below and beside each other, each on a vertical scale of its own that begins at zero.
 
     A panel without points stays empty. `level_title` says once above the panels what the dashed level is.
@@ -138,8 +133,7 @@ def band_chart(
     note = level_title if any(panel.level is not None for panel in panels) else ""
     heading = {"title": visible(f"dashed: {note}")} if note else {}
     spec = {**heading, "columns": COLUMNS, "concat": [_panel(panel, axis) for panel in panels], "spacing": 12}
-    drawing = rendered(spec, "estimates over time with their bounds")
-    return drawing.encode() if format == "svg" else png_of(drawing)
+    return rendered(spec, "estimates over time with their bounds")
 
 
 def _panel(panel: BandPanel, axis: Spec) -> dict[str, Any]:

@@ -626,7 +626,7 @@ def statistics(
         days=len(overview.days),
         match=match,
         notes=overview.notes,
-        panels_chart=band_chart(panels, level_title=level).decode() if panels else "",
+        panels_chart=band_chart(panels, level_title=level) if panels else "",
     )
 
 
