@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -278,27 +278,11 @@ def asked_of_elements(clause: Clause) -> Clause:
     negated = {variable.name for variable in clause.negated}
     found: dict[Conjunct, None] = {}
     for conjunct in clause.conjuncts:
-        if conjunct.variables.isdisjoint(kleene) or not conjunct.variables.isdisjoint(negated):
-            found[conjunct] = None
-            continue
-        conjunct = rewritten(conjunct, _as_element)
-        parts = list(_ends_of(conjunct))
-        asked = [_of_each_element(part, kleene) for part in parts]
-        if any(asked):
-            found.update((one or part, None) for one, part in zip(asked, parts, strict=True))
-        else:
-            found[conjunct] = None
+        if not conjunct.variables.isdisjoint(kleene) and conjunct.variables.isdisjoint(negated):
+            conjunct = rewritten(conjunct, _as_element)
+            conjunct = _of_each_element(conjunct, kleene) or conjunct
+        found[conjunct] = None
     return clause if tuple(found) == clause.conjuncts else replace(clause, conjuncts=tuple(found))
-
-
-def _ends_of(conjunct: Conjunct) -> Iterator[Conjunct]:
-    """The comparisons that a BETWEEN is; another conjunct stays as it is."""
-    match conjunct.atoms:
-        case (Between(expression, low, high, False),):
-            yield Conjunct((Comparison(Comparator.GE, expression, low),), conjunct.span)
-            yield Conjunct((Comparison(Comparator.LE, expression, high),), conjunct.span)
-        case _:
-            yield conjunct
 
 
 def _as_element(node: Expression) -> Expression:
@@ -309,17 +293,8 @@ def _as_element(node: Expression) -> Expression:
     return node
 
 
-def _as_end(node: Expression) -> Expression:
-    """The time of a list's first or last event in place of the least or the greatest one of its times."""
-    match node:
-        case Aggregate("min" | "max" as function, variable, "timestamp", False, type_of, span):
-            return Reference(variable, "timestamp", Element.FIRST if function == "min" else Element.LAST, type_of, span)
-    return node
-
-
 def _of_each_element(conjunct: Conjunct, kleene: set[str]) -> Conjunct | None:
     """The conjunct about each element of a list that says what this one says of the last one; None where none does."""
-    conjunct = rewritten(conjunct, _as_end)
     read = {node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side)}
     references = {node for node in read if isinstance(node, Reference)}
     last = [node.variable for node in references if node.element is Element.LAST]
