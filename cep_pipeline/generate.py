@@ -6,27 +6,20 @@ of the seed and the day alone, so that a day is the same whichever others are ma
 
 from __future__ import annotations
 
+import gzip
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from cep_pipeline.errors import InputError
-import gzip
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import date
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 import pyarrow.csv
 
 from cep_pipeline.errors import InputError
-
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -28,18 +28,18 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.adaptation.distance import Distances as Distances
     from cep_pipeline.adaptation.distance import distance_rule as distance_rule
     from cep_pipeline.adaptation.invariants import Invariant as Invariant
+    from cep_pipeline.adaptation.invariants import Verification as Verification
     from cep_pipeline.adaptation.invariants import invariants_of as invariants_of
     from cep_pipeline.adaptation.invariants import without_invariants as without_invariants
     from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection
+    from cep_pipeline.adaptation.loop import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
+    from cep_pipeline.adaptation.loop import scan_distance as scan_distance
     from cep_pipeline.adaptation.plan_makers import gain as gain
     from cep_pipeline.adaptation.plan_makers import ln_cost_on as ln_cost_on
     from cep_pipeline.adaptation.report import AdaptationReport as AdaptationReport
     from cep_pipeline.adaptation.report import Check as Check
     from cep_pipeline.adaptation.report import PlanSwitch as PlanSwitch
     from cep_pipeline.adaptation.report import Seconds as Seconds
-    from cep_pipeline.adaptation.loop import ScannedDistance as ScannedDistance
-    from cep_pipeline.adaptation.loop import scan_distance as scan_distance
-    from cep_pipeline.adaptation.invariants import Verification as Verification
 
 __getattr__, __dir__ = lazy_names(__name__)
