@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS as DECISION_FUNCTIONS
     from cep_pipeline.adaptation.decisions import decision_function as decision_function
     from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection
+    from cep_pipeline.adaptation.loop import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
+    from cep_pipeline.adaptation.loop import scan_distance as scan_distance
     from cep_pipeline.adaptation.report import AdaptationReport as AdaptationReport
-    from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
-    from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
     from cep_pipeline.detection.compressed.tables import expand as expand
     from cep_pipeline.detection.detect import detect as detect
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
-    from cep_pipeline.language.source import PatternWarning as PatternWarning
+    from cep_pipeline.language.tokens import PatternWarning as PatternWarning
     from cep_pipeline.patterns.pattern import Pattern as Pattern
     from cep_pipeline.pipeline.opened import PublishedStream as PublishedStream
     from cep_pipeline.pipeline.opened import PublishedWarehouse as PublishedWarehouse
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from cep_pipeline.questions.match_checks import why as why
     from cep_pipeline.questions.near_misses import WhyNot as WhyNot
     from cep_pipeline.questions.near_misses import why_not as why_not
-    from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts
+    from cep_pipeline.statistics.observed import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 
 __version__ = VERSION

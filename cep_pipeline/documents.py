@@ -1,16 +1,19 @@
-"""Documents that a user writes or hands over: YAML and JSON, checked against a model, with errors that name a place."""
+"""Documents that a user writes or hands over: YAML and JSON, checked against a model, with errors that name a place.
+
+Behind them stands the reference of a document that a user writes: its JSON Schema, and tables of its settings in
+Markdown. Both are made from the pydantic model of the document, whose fields have the descriptions and examples.
+"""
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import reprlib
 import sys
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import chain
@@ -33,10 +36,11 @@ from pydantic import (
     field_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief, read_yaml, values_of
+from cep_pipeline.guarded import brief, read_yaml, values_of, without_collecting
 
 
 class Document(BaseModel):
@@ -112,9 +116,7 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     of many the first ones, each with its line and what to do.
     """
     root = read_yaml(path, what)
-    if variables and root is not None:
-        _fill_in(path, root, set())
-    content = values_of(path, what, root)
+    content = values_of(path, what, root, variables=variables)
     if not isinstance(content, dict):
         found = "empty" if content is None else f"a {type(content).__name__}"
         first = example_at(model, [next(iter(model.model_fields))])
@@ -133,41 +135,6 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
 
 _MOST_DESCRIBED = 20
 """Faults of a document that an error describes: for each one its line is looked for, and what may have been meant."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-
-
-def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
-    """Put variables of the environment into the values of a document, as a shell would.
-
-    A value without quotes is then read as if its new text stood in the file, so that an empty one is no value.
-    `filled` has the nodes that are done: aliases lead to one node several times.
-    """
-    if id(node) in filled:
-        return
-    filled.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        for _, value in node.value:
-            _fill_in(path, value, filled)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _fill_in(path, item, filled)
-    elif isinstance(node, yaml.ScalarNode) and _VARIABLE.search(node.value):
-
-        def value_of(found: re.Match[str]) -> str:
-            name, default = found.groups()
-            value = os.environ.get(name) or default
-            said = f"{path}:{node.start_mark.line + 1}: the environment variable {name}"
-            if value is None:
-                raise InputError(f"{said} is not set; set it, or write a value for where it is not: ${{{name}:-VALUE}}")
-            if any("\ud800" <= character <= "\udfff" for character in value):
-                raise InputError(f"{said} is not valid UTF-8: {value}; set it to UTF-8 text")
-            return value
-
-        node.value = _VARIABLE.sub(value_of, node.value)
-        if node.style is None:
-            node.tag = yaml.SafeLoader("").resolve(  # type: ignore[no-untyped-call]
-                yaml.ScalarNode, node.value, (True, False)
-            )
 
 
 def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> tuple[str, str, str]:
@@ -371,7 +338,8 @@ def reading_form(form: Any, content: object, verdict: str, source: str, advice: 
     """Check JSON values as `check_form` does; errors of the context, which reads them, become the same InputError."""
     check_form(form, content, verdict, source, advice)
     try:
-        yield
+        with without_collecting():
+            yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{source}: {verdict}: {brief(error)}; {advice}") from error
 
@@ -420,3 +388,150 @@ def nested(leaf: type, most_depth: int) -> Any:
         return content
 
     return Annotated[Any, AfterValidator(check)]
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TOP_LEVEL = "document"
+"""The part that holds the settings of the top level."""
+
+Schema = Mapping[str, Any]
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Keeps settings and examples in the order in which the model has them, and makes up no titles."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Make the JSON Schema of a document, for editors and for other checks outside of this package."""
+    schema = model.model_json_schema(schema_generator=_AsWritten)
+    if "$defs" in schema:  # by name: pydantic's order depends on which models were used before
+        schema["$defs"] = dict(sorted(schema["$defs"].items()))
+        for definition in schema["$defs"].values():
+            definition.pop("title", None)
+    return {"$schema": DIALECT, **schema}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The settings of one mapping of a document.
+
+    Its name is the way to it from the top level, such as `source` or `quality.expectations`; NAME stands for a name
+    that the user chooses.
+    """
+
+    name: str
+    schema: Schema
+
+    @property
+    def anchor(self) -> str:
+        """The anchor of a heading that is the part's name in backticks."""
+        return self.name.replace(".", "").lower()
+
+
+def parts_of(schema: Schema) -> list[Part]:
+    """The parts of a document: the top level, then the mappings in it, each once, outer ones first."""
+    found = [Part(TOP_LEVEL, schema)]
+    seen: set[str] = set()
+    for part in found:  # grows as it goes
+        for name, setting in part.schema["properties"].items():
+            path = name if part.name == TOP_LEVEL else f"{part.name}.{name}"
+            for reference, inner in _mappings(setting, path):
+                if reference not in seen:
+                    seen.add(reference)
+                    found.append(Part(inner, _resolve(schema, reference)))
+    return found
+
+
+def settings_table(schema: Schema, part: str) -> str:
+    """Make the Markdown table of the settings of a part, the required ones first."""
+    parts = {one.name: one for one in parts_of(schema)}
+    if part not in parts:
+        raise InputError(f"there is no part {part!r}; there are: {', '.join(parts)}")
+    anchors = {id(one.schema): one.anchor for one in parts.values()}
+    chosen = parts[part].schema
+    required = chosen.get("required", ())
+    rows = [
+        (
+            f"`{name}`",
+            _kind(schema, setting, anchors),
+            "required" if name in required else _default(setting),
+            _meaning(schema, setting),
+            f"`{as_yaml({name: setting['examples'][0]})}`",
+        )
+        for name, setting in sorted(chosen["properties"].items(), key=lambda item: item[0] not in required)
+    ]
+    return markdown_table(("setting", "type", "default", "meaning", "example"), rows)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Make a table in Markdown.
+
+    Examples
+    --------
+    >>> print(markdown_table(("a", "b"), [("1", "x|y")]))
+    | a | b |
+    | --- | --- |
+    | 1 | x\\|y |
+    """
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _resolve(root: Schema, reference: str) -> Schema:
+    resolved: Schema = root["$defs"][reference.removeprefix("#/$defs/")]
+    return resolved
+
+
+def _mappings(setting: Schema, path: str) -> Iterator[tuple[str, str]]:
+    """Each mapping in a setting, by reference, and the way to it."""
+    if "$ref" in setting:
+        yield setting["$ref"], path
+    for option in setting.get("anyOf", ()):
+        yield from _mappings(option, path)
+    if "items" in setting:
+        yield from _mappings(setting["items"], path)
+    if isinstance(setting.get("additionalProperties"), Mapping):
+        yield from _mappings(setting["additionalProperties"], f"{path}.NAME")
+
+
+def _meaning(root: Schema, setting: Schema) -> str:
+    """A setting's description; pydantic leaves it out where it is that of the mapping."""
+    text: str = (setting if "description" in setting else _resolve(root, setting["$ref"]))["description"]
+    return text
+
+
+def _kind(root: Schema, setting: Schema, anchors: Mapping[int, str]) -> str:
+    """A setting's type in words."""
+    if "$ref" in setting:
+        return f"[mapping](#{anchors[id(_resolve(root, setting['$ref']))]})"
+    if "anyOf" in setting:
+        options = [_kind(root, option, anchors) for option in setting["anyOf"] if option.get("type") != "null"]
+        return " or ".join(dict.fromkeys(options))
+    if "enum" in setting:
+        names = setting["enum"]
+        return " or ".join(f"`{one}`" for one in names) if len(names) <= _MOST_LISTED else f"one of {len(names)} names"
+    if setting["type"] == "array":
+        return f"list of {_kind(root, setting['items'], anchors)}"
+    if setting["type"] == "object":
+        of_names = setting["additionalProperties"]
+        return f"names, each with {'a value' if of_names is True else _kind(root, of_names, anchors)}"
+    bounds = (f", {words} {setting[bound]:,}" for bound, words in _BOUNDS.items() if bound in setting)
+    return _WORDS[setting["type"]] + "".join(bounds)
+
+
+_MOST_LISTED = 30
+_WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
+_BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most"}
+
+
+def _default(setting: Schema) -> str:
+    default = setting.get("default")
+    if default is None or default in ({}, []) or isinstance(default, Mapping):
+        return ""
+    return f"`{as_yaml(default)}`"

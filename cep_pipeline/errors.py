@@ -7,7 +7,6 @@ where a name or a value in it, or a list of them, is longer than a person reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 from cep_pipeline.foreign_text import shortened_message
@@ -20,6 +19,16 @@ class CepError(Exception):
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(shortened_message(one) if isinstance(one, str) else one for one in said))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _made_again, (type(self), self.args, vars(self))
+
+
+def _made_again(kind: type[CepError], said: tuple[object, ...], known: dict[str, object]) -> CepError:
+    """An error that comes from another process: with all that it had there, whatever it is made of."""
+    error = kind.__new__(kind, *said)
+    vars(error).update(known)
+    return error
 
 
 class PatternError(CepError, ValueError):
@@ -61,10 +70,6 @@ class PatternError(CepError, ValueError):
             shown.append(f"and {len(self.others) - _ERRORS_SHOWN} more errors in {source}")
         super().__init__("\n".join(shown))
 
-    def __reduce__(self) -> tuple[object, ...]:
-        named = {name: vars(self)[name] for name in ("source", "line", "column", "excerpt", "others")}
-        return partial(PatternError, **named), (self.message,)
-
 
 _ERRORS_SHOWN = 9
 """Errors of a text that are shown beside its first one."""
@@ -83,9 +88,6 @@ class UnsupportedPattern(CepError, ValueError):
         where = f"pattern {pattern!r}: " if pattern else ""
         text = where + (f"mechanism '{mechanism}' does not run {feature}" if mechanism else f"nothing runs {feature}")
         super().__init__(f"{text}; {hint}" if hint else text)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(UnsupportedPattern, pattern=self.pattern, hint=self.hint), (self.mechanism, self.feature)
 
 
 class PlanError(CepError, ValueError):
@@ -138,9 +140,6 @@ class TooManyMatches(InputError):
             f"pattern {pattern!r} has {found}, more than {bound} {limit:,}: none is written; {advice}{rest}"
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (TooManyMatches, (self.pattern, self.limit, self.count, self.memory, self.composed))
-
 
 def _digits(count: int) -> str:
     """A count in full; Python itself spells no more than 4,300 digits."""
@@ -160,9 +159,6 @@ class LimitExceeded(CepError):
             "or raise the limit (`limits:`)"
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return LimitExceeded, (self.pattern, self.limit, self.day)
-
 
 class DataError(CepError):
     """Data that failed validation: too many rejected rows, a failed critical expectation."""
@@ -181,9 +177,6 @@ class DamagedError(DataError):
         self.fault = fault
         self.remedy = remedy
         super().__init__(f"{path}: {fault}. {remedy}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return DamagedError, (self.path, self.fault, self.remedy)
 
 
 class NoRoom(DataError):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +47,15 @@ def read_yaml(path: Path, what: str) -> yaml.Node | None:
     return root
 
 
-def values_of(path: Path, what: str, root: yaml.Node | None) -> Any:
-    """The values that nodes stand for; an InputError names the line of one that is none, such as a month 13."""
+def values_of(path: Path, what: str, root: yaml.Node | None, *, variables: bool = False) -> Any:
+    """The values that nodes stand for; an InputError names the line of one that is none, such as a month 13.
+
+    With `variables` the text of a value may have variables of the environment, as in a shell: `${NAME:-DEFAULT}`.
+    """
+    loader = _Loader("")
+    loader.filled_in = str(path) if variables else ""
     try:
-        return None if root is None else _Loader("").construct_document(root)
+        return None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         raise _no_yaml(path, what, "", error) from error
 
@@ -77,6 +85,8 @@ class _Loader(yaml.SafeLoader):
     """A loader that refuses a key that is set twice, and names the place of a value that is none."""
 
     _open = 0
+    filled_in = ""
+    """The file whose values may have variables of the environment; empty: none."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Read a node; one that lies too deep is refused."""
@@ -98,6 +108,10 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make a value; one that is none of its type is an error of YAML, with its place."""
+        if self.filled_in and isinstance(node, yaml.ScalarNode) and _VARIABLE.search(node.value):
+            node.value = _VARIABLE.sub(partial(_value_of, f"{self.filled_in}:{node.start_mark.line + 1}"), node.value)
+            if node.style is None:  # without quotes it is read as if its new text stood in the file
+                node.tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
         try:
             if node.tag.endswith((":int", ":float")) and len(node.value) > _MOST_DIGITS:
                 raise ValueError(f"a number has at most {_MOST_DIGITS} characters, this one has {len(node.value):,}")
@@ -106,6 +120,21 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(
                 None, None, f"a value cannot be read: {error}; write text in quotes", node.start_mark
             ) from error
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def _value_of(place: str, found: re.Match[str]) -> str:
+    """The text of a variable of the environment, or its default."""
+    name, default = found.groups()
+    value = os.environ.get(name) or default
+    said = f"{place}: the environment variable {name}"
+    if value is None:
+        raise InputError(f"{said} is not set; set it, or write a value for where it is not: ${{{name}:-VALUE}}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{said} is not valid UTF-8: {value}; set it to UTF-8 text")
+    return value
 
 
 def _refuse_repeated_keys(node: yaml.MappingNode) -> None:

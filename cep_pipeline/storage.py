@@ -120,19 +120,16 @@ def object_store_io() -> PyArrowFileIO:
     What is not set comes from the environment, as in Amazon's own tools: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL,
     AWS_REGION or AWS_DEFAULT_REGION, and the credentials or the role.
     """
-    properties = {name: value for name, value in _from_environment().items() if value} | _SET
+    asked = os.environ.get
+    found = {
+        "s3.endpoint": asked("AWS_ENDPOINT_URL_S3") or asked("AWS_ENDPOINT_URL"),
+        "s3.region": asked("AWS_REGION") or asked("AWS_DEFAULT_REGION"),
+    }
+    properties = {name: value for name, value in found.items() if value} | _SET
     if "s3.endpoint" in properties:
         # PyIceberg would ask Amazon for the region of the bucket.
         properties.setdefault("s3.region", "us-east-1")
     return _file_io(tuple(sorted(properties.items())))
-
-
-def _from_environment() -> dict[str, str | None]:
-    asked = os.environ.get
-    return {
-        "s3.endpoint": asked("AWS_ENDPOINT_URL_S3") or asked("AWS_ENDPOINT_URL"),
-        "s3.region": asked("AWS_REGION") or asked("AWS_DEFAULT_REGION"),
-    }
 
 
 @cache
@@ -325,9 +322,6 @@ class WrittenFile(str):
         made.size, made.sha256 = size, sha256
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WrittenFile.of, (str(self), self.size, self.sha256)
-
 
 def files_to_json(files: Iterable[str]) -> list[Any]:
     """The JSON form of paths: [path, size, digest] of those that know both, so that nobody reads them again."""
@@ -361,7 +355,7 @@ def read_digest(path: str) -> tuple[int, str]:
     filesystem, inner = open_filesystem(path)
     size, digest = 0, hashlib.sha256()
     with storage_errors(f"reading {path}"), filesystem.open_input_stream(inner) as stream:
-        while chunk := stream.read(_CHUNK):
+        while chunk := stream.read(1 << 22):
             digest.update(chunk)
             size += len(chunk)
     return size, digest.hexdigest()
@@ -412,20 +406,14 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     A column of the table may have a former name of that of the schema.
     """
     names = names_in_file(schema, table.column_names)
-    columns = [
-        in_type(table.column(names[field.name]), field.type)
-        if field.name in names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        column = table.column(names[field.name]) if field.name in names else pa.nulls(table.num_rows, field.type)
+        if column.type != field.type:  # of ids, text is the usual one
+            as_text = pa.types.is_string(field.type) or pa.types.is_list(field.type)
+            column = (id_texts(column) if as_text else column).cast(field.type)
+        columns.append(column)
     return pa.table(columns, schema=schema)
-
-
-def in_type(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Return a column in a type that it can be cast to; of ids, text is the usual one."""
-    if column.type == kind:
-        return column
-    return (id_texts(column) if pa.types.is_string(kind) or pa.types.is_list(kind) else column).cast(kind)
 
 
 def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -446,16 +434,13 @@ def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         parts = [id_texts(structs.field(place)) for place in range(structs.type.num_fields)]
         inside = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
         return pa.ListArray.from_arrays(ids.offsets, inside, mask=ids.is_null() if ids.null_count else None)
-    if ids.null_count:
-        return pa.array([None if one is None else str(one) for one in ids.to_pylist()], pa.string())
-    words = np.frombuffer(ids.storage.buffers()[1], np.uint8)[16 * ids.offset : 16 * (ids.offset + len(ids))]
-    digits = _HEX[words].view(np.uint8).reshape(-1, 32)
-    texts = np.full((len(ids), 36), ord("-"), np.uint8)
-    for place, (begin, end) in enumerate(((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))):
-        texts[:, begin + place : end + place] = digits[:, begin:end]
-    ends = np.arange(0, 36 * len(ids) + 1, 36, dtype=np.int64)
-    made = pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(texts))
-    return made.cast(pa.string())
+    if ids.null_count == len(ids):
+        return pa.nulls(len(ids), kind)
+    digits = memoryview(ids.storage.buffers()[1])[16 * ids.offset : 16 * (ids.offset + len(ids))].hex()
+    ends = pa.py_buffer(np.arange(0, 32 * len(ids) + 1, 32, dtype=np.int64))
+    plain = pa.LargeStringArray.from_buffers(len(ids), ends, pa.py_buffer(digits.encode())).cast(pa.string())
+    texts = pc.replace_substring_regex(plain, r"^(.{8})(.{4})(.{4})(.{4})", r"\1-\2-\3-\4-")
+    return pc.if_else(ids.is_valid(), texts, None) if ids.null_count else texts
 
 
 def with_id_texts(kind: pa.DataType) -> pa.DataType:
@@ -465,9 +450,6 @@ def with_id_texts(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
         return pa.list_(pa.struct([field.with_type(with_id_texts(field.type)) for field in kind.value_type]))
     return kind
-
-
-_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
 
 def place_of_id(ids: pa.Array | pa.ChunkedArray, wanted: str | uuid.UUID) -> int:
@@ -584,7 +566,6 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
 
 
-_CHUNK = 4 * 1024 * 1024
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 

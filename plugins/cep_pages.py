@@ -40,7 +40,6 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 import cep_pipeline
-from cep_pipeline.band_charts import band_chart
 from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.cli.tables import csv_pieces, write_batches
 from cep_pipeline.errors import CepError, InputError
@@ -62,6 +61,7 @@ from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.storage import folder_name
+from cep_pipeline.vega import band_chart
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
@@ -626,7 +626,7 @@ def statistics(
         days=len(overview.days),
         match=match,
         notes=overview.notes,
-        panels_chart=band_chart(panels, level_title=level).decode() if panels else "",
+        panels_chart=band_chart(panels, level_title=level) if panels else "",
     )
 
 

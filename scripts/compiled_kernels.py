@@ -4,9 +4,8 @@
     python scripts/compiled_kernels.py --check   say what is stale, and fail if anything is
     python scripts/compiled_kernels.py --all     make all of it
 
-A kernel is compiled anew where its code, that of a module that it takes functions from, or the version of a compiler
-has changed; that takes ten seconds to a minute. Where only comments, docstrings or layout have changed, its file is
-stamped with the new text, which takes no time.
+A kernel is compiled anew where the text of its module, that of a module that it takes functions from, or the version of
+a compiler has changed; that takes ten seconds to a minute.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from cep_pipeline.compiled.native import NativeKernel  # noqa: E402
 from cep_pipeline.compiled.numba_ir import numba_ir  # noqa: E402
-from cep_pipeline.compiled.shipped import FOLDER, file_of, pack, read_shipped, stamped  # noqa: E402
+from cep_pipeline.compiled.shipped import FOLDER, file_of, pack, read_shipped  # noqa: E402
 
 
 def kernels() -> list[NativeKernel]:
@@ -52,12 +51,10 @@ def made_by() -> str:
     return ", ".join(f"{name} {version(name)}" for name in ("numba", "llvmlite"))
 
 
-def stale_part(kernel: NativeKernel) -> str:
-    """Return the part of a kernel's file that differs from its source: `""`, `"text"` or `"code"`."""
-    shipped, present = read_shipped(kernel.module, kernel.name), kernel.source
-    if shipped is None or shipped.made_by != made_by() or not shipped.is_of(present):
-        return "code"
-    return "" if shipped.text == present.text else "text"
+def is_stale(kernel: NativeKernel) -> bool:
+    """Return True if a kernel's file is not made of its source by these compilers."""
+    shipped = read_shipped(kernel.module, kernel.name)
+    return shipped is None or shipped.made_by != made_by() or shipped.text != kernel.source
 
 
 def make(kernel: NativeKernel) -> str:
@@ -68,13 +65,6 @@ def make(kernel: NativeKernel) -> str:
     return f"{kernel.module}.{kernel.name}: compiled in {time.monotonic() - begun:.0f} s"
 
 
-def stamp(kernel: NativeKernel) -> None:
-    """Write into the file of a kernel that its source is the present one."""
-    shipped = read_shipped(kernel.module, kernel.name)
-    assert shipped is not None
-    file_of(kernel.module, kernel.name).write_bytes(stamped(shipped, kernel.source).to_bytes())
-
-
 def main() -> int:
     """Make or check; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,12 +72,8 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="make the code of all kernels")
     options = parser.parse_args()
     present = kernels()
-    stale = {"code": present} if options.all else {"": [], "text": [], "code": []}
-    if not options.all:
-        for kernel in present:
-            stale[stale_part(kernel)].append(kernel)
+    changed = present if options.all else list(filter(is_stale, present))
     orphans = {*FOLDER.glob("*")} - {file_of(one.module, one.name) for one in present}
-    changed = [*stale.get("text", ()), *stale["code"]]
     if options.check:
         for kernel in changed:
             say(f"{kernel.module}.{kernel.name}: its compiled code is not that of its source")
@@ -100,13 +86,11 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     for file in orphans:
         file.unlink()
-    for kernel in stale.get("text", ()):
-        stamp(kernel)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for told in pool.map(make, stale["code"]):
+        for told in pool.map(make, changed):
             say(told)
     size = sum(file.stat().st_size for file in FOLDER.glob("*"))
-    say(f"{len(present)} kernels, {len(changed)} of them made or stamped now; {size / 1e6:.2f} MB")
+    say(f"{len(present)} kernels, {len(changed)} of them made now; {size / 1e6:.2f} MB")
     return 0
 
 

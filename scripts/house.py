@@ -39,13 +39,13 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_380),
     "cli": (("cep_pipeline/cli",), 4_175),
     "events": (("cep_pipeline/events",), 3_650),
-    "adaptation": (("cep_pipeline/adaptation",), 1_742),
-    "statistics": (("cep_pipeline/statistics",), 2_048),
+    "adaptation": (("cep_pipeline/adaptation",), 1_701),
+    "statistics": (("cep_pipeline/statistics",), 1_993),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        7_375,
+        7_061,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/generate", "cep_pipeline/*.py"), 2_120),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 2_038),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 9_359),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""

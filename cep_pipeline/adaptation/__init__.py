@@ -5,15 +5,13 @@
 | module | content |
 | --- | --- |
 | `loop` | `AdaptiveDetection`: its settings, and a run of the loop over one stream |
-| `plan_loop`, `plan_makers` | the patterns that follow one plan, and the maker of their plans |
-| `event_stream`, `plan_switch`, `loop_outputs` | reading the stream, switching plans without losing matches, output |
-| `recent_statistics` | statistics of the latest events |
+| `plan_loop`, `plan_makers` | the patterns that follow one plan; the maker of their plans, and what another one gains |
+| `event_stream` | reading the stream, and statistics of its latest events |
+| `plan_switch`, `loop_outputs` | switching plans without losing matches, output |
 | `decisions` | decision functions: static, unconditional, constant threshold, invariants |
-| `invariants` | the comparisons that have to come out as they did for a plan to stay the best one |
-| `verification` | the check of invariants on fresh statistics |
+| `invariants` | the comparisons that have to come out as they did for a plan to stay the best one, and their check |
 | `thresholds` | the check of numbers against a threshold |
-| `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
-| `plan_quality` | the cost of a plan on other statistics, and the gain of another one |
+| `distance` | minimal distances of invariants; `loop` has how one is chosen on a stream |
 | `report` | the report of a run |
 """
 
@@ -30,18 +28,18 @@ if TYPE_CHECKING:  # the names of the package, each imported when it is first us
     from cep_pipeline.adaptation.distance import Distances as Distances
     from cep_pipeline.adaptation.distance import distance_rule as distance_rule
     from cep_pipeline.adaptation.invariants import Invariant as Invariant
+    from cep_pipeline.adaptation.invariants import Verification as Verification
     from cep_pipeline.adaptation.invariants import invariants_of as invariants_of
     from cep_pipeline.adaptation.invariants import without_invariants as without_invariants
     from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection
+    from cep_pipeline.adaptation.loop import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
-    from cep_pipeline.adaptation.plan_quality import gain as gain
-    from cep_pipeline.adaptation.plan_quality import ln_cost_on as ln_cost_on
+    from cep_pipeline.adaptation.loop import scan_distance as scan_distance
+    from cep_pipeline.adaptation.plan_makers import gain as gain
+    from cep_pipeline.adaptation.plan_makers import ln_cost_on as ln_cost_on
     from cep_pipeline.adaptation.report import AdaptationReport as AdaptationReport
     from cep_pipeline.adaptation.report import Check as Check
     from cep_pipeline.adaptation.report import PlanSwitch as PlanSwitch
     from cep_pipeline.adaptation.report import Seconds as Seconds
-    from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
-    from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
-    from cep_pipeline.adaptation.verification import Verification as Verification
 
 __getattr__, __dir__ = lazy_names(__name__)

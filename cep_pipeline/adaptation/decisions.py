@@ -30,16 +30,22 @@ from functools import cached_property
 from typing import Any
 
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
-from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
+from cep_pipeline.adaptation.invariants import (
+    Invariant,
+    InvariantCheck,
+    Verification,
+    check_k,
+    describe_verification,
+    invariants_of,
+    without_invariants,
+)
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
     describe_deviation,
     deviations,
     numbers_in,
     numbers_now,
-    questions_of,
 )
-from cep_pipeline.adaptation.verification import InvariantCheck, Verification, describe_verification
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
@@ -86,29 +92,27 @@ class DecisionState:
     snapshot
         The statistics that were last planned from, whether or not that plan was deployed; None: those that the plan
         itself names.
-    invariants
-        Those of the plan, in the order of verification; none for decision functions that ask for none.
     distances
         The minimal distances of the invariants.
-    since
-        The statistics that some patterns, by name, were last planned from apart from the others.
+    check
+        The check of the invariants of the plan, which are none for decision functions that ask for none.
     """
 
     plan: Plan
     patterns: tuple[Pattern, ...]
-    snapshot: StatisticsSnapshot | None = None
-    invariants: Sequence[Invariant] = ()
-    distances: Distances = field(default_factory=Distances)
-    since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
-    asked: Mapping[str, Sequence[ClauseQuestions]] | None = field(default=None, compare=False, repr=False)
-    """`questions`, where they are known."""
-    made: InvariantCheck | None = field(default=None, compare=False, repr=False)
-    """`check`, where it is made."""
+    snapshot: StatisticsSnapshot | None
+    distances: Distances
+    check: InvariantCheck = field(compare=False, repr=False)
 
-    @cached_property
-    def check(self) -> InvariantCheck:
-        """The check of the invariants."""
-        return self.made or InvariantCheck(self.invariants, self.patterns, self.questions)
+    @property
+    def invariants(self) -> Sequence[Invariant]:
+        """The invariants of the plan, in the order of verification."""
+        return self.check.invariants
+
+    @property
+    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
+        """The questions to snapshots about the numbers of each pattern."""
+        return self.check.questions
 
     @cached_property
     def minimal(self) -> float | Mapping[str, float]:
@@ -116,18 +120,11 @@ class DecisionState:
         return self.distances.of(self.invariants)
 
     @cached_property
-    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
-        """The questions to snapshots about the numbers of each pattern."""
-        return questions_of(self.patterns) if self.asked is None else self.asked
-
-    @cached_property
     def before(self) -> Mapping[str, Mapping[str, float]]:
         """The numbers of each pattern that were last planned from; PlanError where the snapshot does not know them."""
-        found = {}
-        for name, asked in self.questions.items():
-            snapshot = self.since.get(name, self.snapshot)
-            found[name] = numbers_in(self.plan, name) if snapshot is None else numbers_now(asked, snapshot)
-        return found
+        if self.snapshot is None:
+            return {name: numbers_in(self.plan, name) for name in self.questions}
+        return {name: numbers_now(asked, self.snapshot) for name, asked in self.questions.items()}
 
     @cached_property
     def unguarded(self) -> list[str]:
@@ -158,7 +155,7 @@ class DecisionFunction(ABC):
         snapshot: StatisticsSnapshot | None = None,
         *,
         distances: Distances | None = None,
-        since: Mapping[str, StatisticsSnapshot] | None = None,
+        questions: Mapping[str, Sequence[ClauseQuestions]] | None = None,
     ) -> DecisionState:
         """The state of a plan that decisions begin with, or go on with.
 
@@ -168,12 +165,12 @@ class DecisionFunction(ABC):
             What the plan was made from; None: what it names of it, which is all that invariants need.
         distances
             The minimal distances to go on with, as the last state had them; None: those of a first plan.
-        since
-            What some patterns were last planned from apart from the others.
+        questions
+            What is asked about each pattern, where that is known.
         """
-        invariants = self._invariants(plan, tuple(patterns))
+        check = InvariantCheck(self._invariants(plan, tuple(patterns)), patterns, questions)
         first = self._first_distances(plan) if distances is None else distances
-        return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
+        return DecisionState(plan, tuple(patterns), snapshot, first, check)
 
     @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
@@ -190,18 +187,13 @@ class DecisionFunction(ABC):
             The plan in use from now on: the new one, or the old one where that is not worse.
         gain
             The share of the old plan's work that the new one was seen to save, or of its cost on this snapshot
-            (`plan_quality.gain`). 0 where it is the same plan.
+            (`plan_makers.gain`). 0 where it is the same plan.
         """
-        same = plan is state.plan
+        check = state.check
+        if plan is not state.plan:
+            check = InvariantCheck(self._invariants(plan, state.patterns), state.patterns, state.questions)
         return DecisionState(
-            plan,
-            state.patterns,
-            snapshot,
-            state.invariants if same else self._invariants(plan, state.patterns),
-            self._distances_after(state.distances, verdict, gain),
-            {},
-            state.questions,
-            state.check if same else None,
+            plan, state.patterns, snapshot, self._distances_after(state.distances, verdict, gain), check
         )
 
     def _invariants(self, plan: Plan, patterns: tuple[Pattern, ...]) -> Sequence[Invariant]:

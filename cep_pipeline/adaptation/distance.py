@@ -1,8 +1,8 @@
 """The minimal distance d of invariants: by how much f1 must exceed f2 before planning again is worth it.
 
 Four ways to find it (acep-invariants patent, section "Distance-Based Invariants"): fixed; by trying some values, the
-best of which is then fixed (`scanning`); the average relative difference of the first invariants; and from what
-replanning has brought so far, for all invariants together or for each.
+best of which is then fixed (`loop.scan_distance`); the average relative difference of the first invariants; and from
+what replanning has brought so far, for all invariants together or for each.
 """
 
 from __future__ import annotations

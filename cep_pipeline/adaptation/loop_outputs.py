@@ -20,8 +20,6 @@ from cep_pipeline.adaptation.plan_switch import (
     Reading,
     SlicesOfStream,
     Stretch,
-    first_rows,
-    last_rows,
     matches_of_stretch,
     moved,
 )
@@ -66,8 +64,8 @@ class Finding:
 
     def over(self, blocks: list[Block]) -> tuple[list[Block], PreparedEvents, int]:
         """The part of the stream that these matches, at least one, lie in: with its rows, its events, its first row."""
-        first = min(int(first_rows(block).min()) for block in blocks)
-        stop = max(int(last_rows(block).max()) for block in blocks) + 1
+        first = min(int(block.first_rows().min()) for block in blocks)
+        stop = max(int(block.last_rows().max()) for block in blocks) + 1
         row = self.slices.first + first
         events = self.slices.prepared(self.pattern, (row, row + stop - first))
         return [moved(block, -first) for block in blocks], events, row
@@ -265,7 +263,7 @@ class _Waiting:
         found = []
         waiting: list[Block] = []
         for block in self._blocks:
-            ends = last_rows(block) < before - self._first
+            ends = block.last_rows() < before - self._first
             for chosen, into in ((ends, found), (~ends, waiting)):
                 if chosen.any():
                     into.append(block.take(chosen))
@@ -275,7 +273,7 @@ class _Waiting:
     def needs_from(self, begin: int) -> int:
         """The row of the first event that one of them holds; `begin` where none waits."""
         self._renumber()
-        return min((int(first_rows(block).min()) + self._first for block in self._blocks), default=begin)
+        return min((int(block.first_rows().min()) + self._first for block in self._blocks), default=begin)
 
     def _renumber(self) -> None:
         gone, self._first = self._slices.first - self._first, self._slices.first

@@ -6,7 +6,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from statistics import median
 
 import pyarrow as pa
@@ -211,8 +210,12 @@ class PlanLoop:
         began = self._clock()
         self.plan = self._plan_maker.first(snapshot) if plan is None else self._plan_maker.taken(plan, snapshot)
         planned = self._clock()
-        state = self.decision.begin(self.plan, self.patterns, snapshot if plan is None else made_from)
-        self._state = replace(state, asked=self._plan_maker.questions)
+        self._state = self.decision.begin(
+            self.plan,
+            self.patterns,
+            snapshot if plan is None else made_from,
+            questions=self._plan_maker.questions,
+        )
         self.seconds += Seconds(self._clock() - planned, planned - began)
 
     def check(self, snapshot: StatisticsSnapshot) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +19,10 @@ from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.clause_runs import JointRun
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.prepared import PreparedEvents
-
-Array = np.ndarray[Any, Any]
 
 _LONGEST_US = 2**62
 """Windows are cut to this, so that sums with timestamps stay in range."""
@@ -203,7 +200,7 @@ def matches_of_stretch(
     orders = [stretch.orders[pattern.name] for pattern in patterns]
 
     def own(block: Block) -> Block:
-        first = first_rows(block) + rows[0]
+        first = block.first_rows() + rows[0]
         return block.take((first >= stretch.first) & (first < stretch.stop))
 
     owning = replace(
@@ -231,19 +228,3 @@ def _prepared(pattern: Pattern, table: pa.Table) -> PreparedEvents:
 def moved(block: Block, by: int) -> Block:
     """The block with row numbers that count from elsewhere."""
     return block if by == 0 else replace(block, rows=block.rows + np.int32(by))
-
-
-def first_rows(block: Block) -> Array:
-    """The row of each match's first event in the stream."""
-    return _row_of_each(block, np.minimum)
-
-
-def last_rows(block: Block) -> Array:
-    """The row of each match's last event in the stream."""
-    return _row_of_each(block, np.maximum)
-
-
-def _row_of_each(block: Block, extreme: np.ufunc) -> Array:
-    if isinstance(block, MatchBlock):
-        return np.asarray(extreme.reduce(block.rows, axis=0))
-    return extreme.reduceat(block.rows, block.offsets[:-1]) if len(block) else np.empty(0, np.int32)

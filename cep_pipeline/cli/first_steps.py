@@ -226,7 +226,7 @@ def preview(
 
     It shows the days and the event types with their numbers, the first events in the time zone of the stream with their
     derived attributes, and the first rejected rows with their reasons. A warning names text attributes that patterns of
-    the stream order by < or >, and whose values look like numbers, times or bools.
+    the stream order by < or >, and whose values look like numbers.
 
     \b
     Examples:
@@ -366,7 +366,7 @@ def check(
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
     told as warnings, with what there is. So are text attributes that patterns order by < or >, and whose values look
-    like numbers, times or bools; where no day is published, the beginning of the first raw file is looked at. A note
+    like numbers; where no day is published, the beginning of the first raw file is looked at. A note
     names streams whose raw files are not there yet. The exit code is 2 where there is an error. With --schema, pattern
     files are checked without a project, and no data is looked at.
 

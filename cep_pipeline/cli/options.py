@@ -17,7 +17,7 @@ from cep_pipeline.cli.terminal import say
 from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.language.scope import Swept
+    from cep_pipeline.language.scope import WrittenValues
     from cep_pipeline.patterns.pattern import Pattern
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -193,11 +193,11 @@ def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
     )
 
 
-def parse_parameters(parameters: tuple[str, ...]) -> dict[str, Swept]:
+def parse_parameters(parameters: tuple[str, ...]) -> dict[str, WrittenValues]:
     """Values of `--param name=values`, by name."""
     from cep_pipeline.pipeline.configuration import read_parameter
 
-    values: dict[str, Swept] = {}
+    values: dict[str, WrittenValues] = {}
     for text in parameters:
         name, equals, value = text.partition("=")
         if not equals or not name:

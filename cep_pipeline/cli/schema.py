@@ -48,7 +48,7 @@ def text_of(what: str, part: str | None) -> str:
 
 
 def _document(what: str, part: str | None) -> str:
-    from cep_pipeline.document_reference import json_schema, settings_table
+    from cep_pipeline.documents import json_schema, settings_table
     from cep_pipeline.events.stream_document import StreamDocument
     from cep_pipeline.pipeline.configuration import PipelineSettings
 
@@ -58,7 +58,7 @@ def _document(what: str, part: str | None) -> str:
 
 def _columns_table(name: str | None) -> str:
     """The columns of a table; the attributes of events are one row."""
-    from cep_pipeline.document_reference import markdown_table
+    from cep_pipeline.documents import markdown_table
     from cep_pipeline.events.columns import events_columns
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.warehouse.layout import table_layouts

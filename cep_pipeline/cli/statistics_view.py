@@ -11,12 +11,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.cli.terminal import styled, table_of
 from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.sliding_window import Estimate
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
+from cep_pipeline.vega import BandPanel, BandPoint
 
 TITLES: dict[What, tuple[str, str]] = {
     "rate": ("leaf", "events/s"),

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from cep_pipeline.compiled.cache import kept
 from cep_pipeline.compiled.numba_ir import numba_ir, numba_version
-from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, load
-from cep_pipeline.compiled.shipped import KernelSource, read_shipped, source
+from cep_pipeline.compiled.object_code import Library, code_key, compile_ir, kept, load
+from cep_pipeline.compiled.shipped import read_shipped, source
 
 Array = np.ndarray[Any, Any]
 
@@ -80,18 +79,18 @@ class NativeKernel:
         _ = self.function
 
     @property
-    def source(self) -> KernelSource:
-        """The source of the kernel as it is now."""
+    def source(self) -> str:
+        """The digest of the kernel's source as it is now."""
         return source(self.module, self.sources, self.name, self.arguments)
 
     def _load(self) -> Callable[..., int]:
         present, shipped = self.source, read_shipped(self.module, self.name)
-        code = shipped.object_code() if shipped and shipped.is_of(present) else self._compiled(present)
+        code = shipped.object_code() if shipped and shipped.text == present else self._compiled(present)
         self._library = load(code)
         function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
         return function
 
-    def _compiled(self, present: KernelSource) -> bytes:
+    def _compiled(self, present: str) -> bytes:
         """Object code of a kernel that nobody has shipped: kept from before, or compiled by Numba now."""
 
         def make() -> bytes:
@@ -100,7 +99,7 @@ class NativeKernel:
             )
             return compile_ir(numba_ir(self.module, self.name, self.arguments))
 
-        return kept(code_key(f"{present.text} {numba_version()}"), make)
+        return kept(code_key(f"{present} {numba_version()}"), make)
 
 
 def address(array: Array) -> int:

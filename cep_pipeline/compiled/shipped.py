@@ -1,7 +1,7 @@
 """Compiled code of the kernels that is part of the package, so that no user waits for a compiler.
 
 A file in the folder `shipped_code` holds the code of one kernel. Its first line is a JSON document: digests of the
-source that the code was made of and of each part, and who made it. Behind it stand the parts, compressed:
+sources that the code was made of and of each part, and who made it. Behind it stand the parts, compressed:
 
 - object code for x86-64-v3, which nearly all servers and laptops of the last ten years run: loaded as it is;
 - bitcode that LLVM has simplified and not yet fitted to a processor. For any other machine it becomes object code in a
@@ -12,18 +12,16 @@ source that the code was made of and of each part, and who made it. Behind it st
 
 from __future__ import annotations
 
-import ast
 import json
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from cep_pipeline.compiled.cache import kept
-from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, runs_level
+from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, kept, runs_level
 
 logger = logging.getLogger(__name__)
 
@@ -34,31 +32,9 @@ _BITCODE = "bitcode"
 _PACKAGE = "cep_pipeline."
 
 
-@dataclass(frozen=True)
-class KernelSource:
-    """The source of a kernel, as digests.
-
-    Attributes
-    ----------
-    text
-        The digest of the modules as they are written.
-    """
-
-    modules: tuple[str, ...]
-    kernel: tuple[str, ...]
-    text: str
-
-    def meaning(self) -> str:
-        """Return the digest of what the modules say, whatever their comments, docstrings and layout; takes 0.1 s."""
-        found = (_without_docstrings(source_of(module)) for module in self.modules)
-        return _digest(*found, *self.kernel)
-
-
-def source(module: str, sources: Sequence[str], name: str, arguments: Sequence[str]) -> KernelSource:
-    """Return the source of a kernel; the parameters are those of `NativeKernel`."""
-    modules = (module, *sources, MAKER)
-    kernel = (name, *arguments)
-    return KernelSource(modules, kernel, _digest(*map(source_of, modules), *kernel))
+def source(module: str, sources: Sequence[str], name: str, arguments: Sequence[str]) -> str:
+    """Return the digest of the source of a kernel as it is now; the parameters are those of `NativeKernel`."""
+    return _digest(*map(source_of, (module, *sources, MAKER)), name, *arguments)
 
 
 def source_of(module: str) -> str:
@@ -67,23 +43,6 @@ def source_of(module: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).read_text(encoding="utf-8")
-
-
-def _without_docstrings(text: str) -> str:
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
-    return ast.dump(tree, annotate_fields=False)
-
-
-def _is_text(statement: ast.AST) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
 
 
 def _digest(*texts: str) -> str:
@@ -96,8 +55,8 @@ class ShippedCode:
 
     Attributes
     ----------
-    text, meaning
-        Digests of the source that it was made of, as those of `KernelSource`.
+    text
+        Digest of the source that it was made of.
     made_by
         The versions of the compilers that made it.
     parts
@@ -105,13 +64,8 @@ class ShippedCode:
     """
 
     text: str
-    meaning: str
     made_by: str
     parts: Mapping[str, bytes]
-
-    def is_of(self, present: KernelSource) -> bool:
-        """Return True if the source says today what it said when the code was made."""
-        return self.text == present.text or self.meaning == present.meaning()
 
     def object_code(self) -> bytes:
         """Return object code for this machine; zlib.error where the part that it needs is damaged."""
@@ -123,20 +77,15 @@ class ShippedCode:
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         places = {name: [len(part), sha256(part).hexdigest()] for name, part in self.parts.items()}
-        head = {"text": self.text, "meaning": self.meaning, "made_by": self.made_by, "parts": places}
+        head = {"text": self.text, "made_by": self.made_by, "parts": places}
         return json.dumps(head).encode() + b"\n" + b"".join(self.parts.values())
 
 
-def pack(ir: str, present: KernelSource, made_by: str) -> ShippedCode:
+def pack(ir: str, present: str, made_by: str) -> ShippedCode:
     """Make the code of a kernel of its IR."""
     made = {LEVEL: compile_ir(ir, LEVEL), _BITCODE: bitcode_of(ir)}
     parts = {name: zlib.compress(part, 9) for name, part in made.items()}
-    return ShippedCode(present.text, present.meaning(), made_by, parts)
-
-
-def stamped(code: ShippedCode, present: KernelSource) -> ShippedCode:
-    """Return code whose source was written anew and says the same."""
-    return replace(code, text=present.text, meaning=present.meaning())
+    return ShippedCode(present, made_by, parts)
 
 
 def file_of(module: str, name: str) -> Path:
@@ -156,7 +105,7 @@ def read_shipped(module: str, name: str) -> ShippedCode | None:
         for part, (length, _) in said["parts"].items():
             parts[part] = body[at : at + length]
             at += length
-        return ShippedCode(said["text"], said["meaning"], said["made_by"], parts)
+        return ShippedCode(said["text"], said["made_by"], parts)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):

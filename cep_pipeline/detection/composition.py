@@ -28,7 +28,7 @@ from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.matches import COMPOSED, RETURN_TYPES
 from cep_pipeline.events.columns import ARROW_TYPES, ascend
 from cep_pipeline.expressions.columns import Array, one_chunk
-from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, longer_columns, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
@@ -55,7 +55,7 @@ def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.T
         The columns that `plain_pattern(pattern)` needs, in the order of the longer stream. `seq` is the place, from 0;
         a caller that needs other places may replace the column, as long as it ascends.
     """
-    columns = LongerColumns.of(pattern)
+    columns = longer_columns(pattern)
     composed = [_Composed.of(matches[one.name], one.match_attributes, events) for one in pattern.composes]
     behind = np.concatenate([one.behind for one in composed])
     order = np.argsort(np.concatenate([one.order for one in composed]), kind="stable")

@@ -404,7 +404,7 @@ def _warn_of_doubts(fruitless: Sequence[Pattern], patterns: Sequence[Pattern], e
     """Say why patterns may have no matches, or false ones, of events that `read` or `StreamSchema.table` made."""
     from cep_pipeline.events.schema import schema_told_by
     from cep_pipeline.language.doubts import doubts_about, doubts_about_order
-    from cep_pipeline.language.source import PatternWarning
+    from cep_pipeline.language.tokens import PatternWarning
 
     if not patterns or not events.num_rows or (schema := schema_told_by(events)) is None:
         return

@@ -21,7 +21,7 @@ from cep_pipeline.patterns.pattern import Pattern, once_a_set
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 
 Owned = tuple[Boundary | None, Boundary | None]
 """`[start, end)`: the matches that become final between these points are wanted; None is an open end.

@@ -184,26 +184,16 @@ def _numbers(array: pa.Array, dtype: type[np.generic]) -> Array:
 
 def _string_column(array: pa.DictionaryArray) -> Column:
     """Codes renumbered by the rank of their string; equal and null entries of the dictionary are resolved."""
-    entries = array.dictionary
-    order = pc.array_sort_indices(entries)  # by UTF-8 bytes, which is by code point; nulls last
-    ascending = entries.take(order)
-    present = len(entries) - entries.null_count
-    strings = ascending.slice(0, present).to_numpy(zero_copy_only=False).astype(object)
-    first = np.ones(present, dtype=bool)
-    if present > 1:
-        first[1:] = strings[1:] != strings[:-1]
-    rank = np.zeros(len(entries) + 1, np.int32)
-    rank[order.to_numpy()[:present]] = np.cumsum(first, dtype=np.int32) - 1
+    if array.dictionary.null_count or len(array.dictionary.unique()) < len(array.dictionary):
+        array = array.dictionary_decode().dictionary_encode()
     valid = _validity(array)
-    if valid is None and not entries.null_count and np.array_equal(rank[:present], np.arange(present)):
-        return Column(ValueType.STRING, _numbers(array.indices, np.int32), None, strings)  # the codes are the ranks
-    codes = _numbers(array.indices, np.int64)
-    if valid is not None:
-        codes = np.where(valid, codes, len(entries))
-    if entries.null_count:
-        known = np.append(entries.is_valid().to_numpy(zero_copy_only=False), False)
-        valid = known[codes]
-    return Column(ValueType.STRING, rank[codes], valid, strings[first])
+    codes = _numbers(array.indices if valid is None else array.indices.fill_null(0), np.int32)
+    order = pc.array_sort_indices(array.dictionary)  # by UTF-8 bytes, which is by code point
+    strings = array.dictionary.take(order).to_numpy(zero_copy_only=False).astype(object)
+    ranks = np.empty(len(order), np.int32)
+    ranks[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
+    same = np.array_equal(ranks, np.arange(len(ranks)))
+    return Column(ValueType.STRING, codes if same else ranks[codes], valid, strings)
 
 
 def _list_column(array: pa.Array, name: str, valid: Array | None) -> Column:

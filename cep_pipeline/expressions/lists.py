@@ -11,7 +11,7 @@ from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -385,10 +385,10 @@ def running(node: Aggregate, column: Column, rows: Array, offsets: Array) -> Col
         result = _by_steps(values, valid, offsets, lambda held, new: np.where(replaces(held, new), new, held))
         return Column(column.type, result, some, column.dictionary)
     if node.function == "stddev":
-        return _deviations(values, valid, counts, offsets)
+        deviations = _one_by_one(_deviations, values, valid, counts, offsets)
+        return Column(ValueType.FLOAT64, deviations, (counts > 1) | ((counts == 1) & np.isnan(deviations)))
     if node.function == "median":
-        medians = _medians_so_far if node.prefix else _medians
-        return Column(ValueType.FLOAT64, medians(values, valid, offsets), some)
+        return Column(ValueType.FLOAT64, _one_by_one(_medians, values, valid, counts, offsets), some)
     if column.type is ValueType.FLOAT64:
         # Adding to 0 turns a leading -0.0 into 0.0, as a sum that begins at 0 does.
         with np.errstate(all="ignore"):
@@ -428,99 +428,58 @@ def _integer_sums(values: Array, offsets: Array) -> tuple[Array, Array]:
     return high + (low >> _LOW_BITS), low & (2**_LOW_BITS - 1)
 
 
-def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> Column:
-    """The standard deviation of the elements so far, by their distances from the first one; NaN of a single NaN.
+def _one_by_one(
+    function: Callable[[list[float]], Iterator[float]], values: Array, valid: Array, counts: Array, offsets: Array
+) -> Array:
+    """float64: what a function says of each list up to each element; it is given Python's numbers without nulls."""
+    listed, known, numbers = values.tolist(), valid.tolist(), counts.tolist()
+    found: list[float] = []
+    for start, end in pairwise(offsets.tolist()):
+        results = [0.0, *function([*compress(listed[start:end], known[start:end])])]
+        found += [results[number] for number in numbers[start:end]]
+    return np.array(found)
+
+
+def _deviations(values: list[float]) -> Iterator[float]:
+    """The standard deviation of the values up to each one, by their distances from the first; of a single one nothing.
 
     The sums of equal or of small whole distances are exact, and so is what they make.
     """
-    firsts = _by_steps(values, valid, offsets, lambda held, _: held)
-    with np.errstate(all="ignore"):
-        distances = _distances(values, firsts)
-        sums = _by_steps(distances, valid, offsets, np.add)
-        squares = _by_steps(distances * distances, valid, offsets, np.add)
-        n = counts.astype(np.float64)
-        deviations = np.sqrt(np.maximum(n * squares - sums * sums, 0.0) / (n * (n - 1.0)))
-    starts = np.repeat(offsets[:-1], np.diff(offsets))
-    if values.dtype.kind == "f":
-        extreme = ~np.isfinite(deviations) | ((sums != 0) & (np.abs(sums) < TINY))
-        for place in np.flatnonzero(extreme & (counts > 1)):
-            own = slice(starts[place], place + 1)
-            deviations[place] = _scaled_deviation(values[own][valid[own]])
-    return Column(ValueType.FLOAT64, deviations, (counts > 1) | ((counts == 1) & np.isnan(firsts)))
-
-
-def _scaled_deviation(values: Array) -> float:
-    """The standard deviation of values whose squares leave float64; NaN where one of them is NaN or infinite."""
-    largest = np.abs(values).max()
-    if not np.isfinite(largest):
-        return float("nan")
-    scale = SMALL if largest > 1 else 1 / SMALL
-    scaled = values * scale
     total = squares = 0.0
-    for distance in (scaled - scaled[0])[::-1].tolist():  # as the kernel goes through a list
+    for number, value in enumerate(values, 1):
+        if number == 1:
+            yield math.nan if value != value else 0.0
+        distance = float(value - values[0])  # of int64 exact, and then rounded
+        total, squares, n = total + distance, squares + distance * distance, float(number)
+        if number > 1:
+            deviation = math.sqrt(max(n * squares - total * total, 0.0) / (n * (n - 1.0)))
+            extreme = not math.isfinite(deviation) or 0 < abs(total) < TINY
+            yield _scaled_deviation(values[:number]) if extreme and isinstance(value, float) else deviation
+
+
+def _scaled_deviation(values: list[float]) -> float:
+    """The standard deviation of values whose squares leave float64; NaN where one of them is NaN or infinite."""
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    scale = SMALL if max(map(abs, values)) > 1 else 1 / SMALL
+    total = squares = 0.0
+    for value in reversed(values):  # as the kernel goes through a list
+        distance = value * scale - values[0] * scale
         total += distance
         squares += distance * distance
     n = float(len(values))
-    deviation = math.sqrt(max(n * squares - total * total, 0.0) / (n * (n - 1.0)))
-    return deviation / scale
+    return math.sqrt(max(n * squares - total * total, 0.0) / (n * (n - 1.0))) / scale
 
 
-def _distances(values: Array, firsts: Array) -> Array:
-    """float64: the differences, of int64 the exact ones rounded."""
-    if values.dtype.kind == "f":
-        return values - firsts
-    above = values >= firsts
-    sizes = (np.where(above, values, firsts).view(np.uint64) - np.where(above, firsts, values).view(np.uint64)).astype(
-        np.float64
-    )
-    return np.where(above, sizes, -sizes)
-
-
-def _medians(values: Array, valid: Array, offsets: Array) -> Array:
-    """The median of each list, at its last element; elsewhere any value."""
-    owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[valid]
-    known = values[valid]
-    known = known[np.lexsort((known, owners))]  # NaN last
-    counts = np.bincount(owners, minlength=len(offsets) - 1)
-    some = counts > 0
-    starts = (np.cumsum(counts) - counts)[some]
-    counts = counts[some]
-    medians = _middles(known[starts + (counts - 1) // 2], known[starts + counts // 2], counts % 2 == 1)
-    if known.dtype.kind == "f":
-        medians[np.isnan(known[starts + counts - 1])] = np.nan
-    result = np.zeros(len(values))
-    result[offsets[1:][some] - 1] = medians
-    return result
-
-
-def _medians_so_far(values: Array, valid: Array, offsets: Array) -> Array:
-    """The median of the elements up to each one."""
-    low, high, one = values.copy(), values.copy(), np.ones(len(values), dtype=bool)
-    for start, end in pairwise(offsets.tolist()):
-        known: list[float] = []
-        is_nan = False
-        for place in range(start, end):
-            if valid[place]:
-                value = values[place]
-                is_nan |= bool(value != value)
-                insort(known, value)
-            if is_nan:
-                low[place] = high[place] = np.nan
-            elif known:
-                low[place], high[place] = known[(len(known) - 1) // 2], known[len(known) // 2]
-                one[place] = len(known) % 2 == 1
-    return _middles(low, high, one)
-
-
-def _middles(low: Array, high: Array, one: Array) -> Array:
-    """float64: the mean of each two numbers, exact and then rounded, or the first one where they are `one`."""
-    with np.errstate(all="ignore"):
-        middles: Array = np.where(one, low, (low + high) / 2).astype(np.float64)
-    if low.dtype.kind != "f":
-        large = np.maximum(np.abs(low.astype(np.float64)), np.abs(high.astype(np.float64))) >= _EXACT / 2
-        for place in np.flatnonzero(large):
-            middles[place] = (int(low[place]) + int(high[place])) / 2
-    return middles
+def _medians(values: list[float]) -> Iterator[float]:
+    """The median of the values up to each one: of an even number the exact mean of two, rounded; NaN beside a NaN."""
+    known: list[float] = []
+    is_nan = False
+    for number, value in enumerate(values, 1):
+        insort(known, value)
+        is_nan |= value != value
+        low, high = known[(number - 1) // 2], known[number // 2]
+        yield math.nan if is_nan else float(low) if number % 2 else (low + high) / 2
 
 
 def _by_steps(values: Array, valid: Array, offsets: Array, add: Callable[[Array, Array], Array]) -> Array:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.source import PatternWarning, SourceText
-from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, Membership, expressions_of
+from cep_pipeline.language.tokens import PatternWarning, SourceText
+from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     NOWHERE,
     Aggregate,
     Element,
     Expression,
     Length,
-    Literal,
     Reference,
     Span,
     walk,
@@ -33,10 +31,11 @@ from cep_pipeline.patterns.normal_form import (
     NormalFormTooLarge,
     count_clauses,
     negations,
+    normalize,
     split_condition,
 )
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.rewriting import with_values
 from cep_pipeline.patterns.structure import (
     EventOperand,
     Negation,
@@ -85,7 +84,7 @@ def check_condition(condition: Condition, structure: Structure, scope: Scope) ->
         conjuncts, _ = split_condition(condition, as_written=True)
     except NormalFormTooLarge as error:
         raise scope.source.error(f"{error}; split the statement", error.span) from None
-    choices = dict(_branch_choices(structure, {}))
+    together = list(_bound_together(structure))
     negated = {
         operand.variable: number
         for number, negation in enumerate(negations(structure))
@@ -93,7 +92,7 @@ def check_condition(condition: Condition, structure: Structure, scope: Scope) ->
     }
     for conjunct in conjuncts:
         _check_negated(conjunct, scope, negated)
-        if not _fit_together([choices[name] for name in conjunct.variables]):
+        if not any(map(conjunct.variables.issubset, together)):
             scope.warnings.append(_idle(conjunct, scope.source))
 
 
@@ -160,23 +159,13 @@ def _branch_of(
     return tuple(operand for part in parts if part is not None for operand in part)
 
 
-def _branch_choices(structure: Structure, chosen: Mapping[int, int]) -> Iterator[tuple[str, Mapping[int, int]]]:
-    """Each variable with the operand that every OR above it must choose."""
-    if isinstance(structure, EventOperand):
-        yield structure.variable, {**chosen, id(structure): 0} if structure.optional else chosen
-        return
-    if isinstance(structure, Negation):
-        yield from _branch_choices(structure.operand, chosen)
-        return
-    for index, operand in enumerate(structure.operands):
-        is_or = structure.operator is Operator.OR
-        yield from _branch_choices(operand, {**chosen, id(structure): index} if is_or else chosen)
-
-
-def _fit_together(choices: list[Mapping[int, int]]) -> bool:
-    """True where some clause has all the variables that need these choices."""
-    merged: dict[int, int] = {}
-    return all(merged.setdefault(node, index) == index for choice in choices for node, index in choice.items())
+def _bound_together(structure: Structure) -> Iterator[frozenset[str]]:
+    """The variables of each clause; and of what is negated in it, beside the positive ones."""
+    for clause in normalize(structure):
+        positive = frozenset(variable.name for variable in clause.positive)
+        yield positive.union(variable.name for variable in clause.negated)
+        for negated in (one for structure in clause.negated_structures for one in structure.clauses):
+            yield positive.union(variable.name for variable in negated.positive)
 
 
 def _check_negated(conjunct: Conjunct, scope: Scope, negated: Mapping[str, int]) -> None:
@@ -216,7 +205,7 @@ def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
     """
     found: dict[str, None] = {}
     for implied in clauses:
-        plain = map(_with_values, implied.contradiction)
+        plain = (with_values(one, sets=True) for one in implied.contradiction)
         conjuncts = [AnyOf(one.atoms) if len(one.atoms) > 1 else one.atoms[0] for one in plain]
         texts = [textwrap.shorten(format_condition(one), LONGEST_CONJUNCT, placeholder=" …") for one in conjuncts]
         timed = not implied.spans.keys().isdisjoint(implied.contradiction)
@@ -224,14 +213,6 @@ def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
         found[f"no events{where} fulfil {' and '.join(texts)}"] = None
     more = f", and {len(found) - MOST_CONTRADICTIONS} more" if len(found) > MOST_CONTRADICTIONS else ""
     return ", and ".join(list(found)[:MOST_CONTRADICTIONS]) + more
-
-
-def _with_values(conjunct: Conjunct) -> Conjunct:
-    """The conjunct with the values of each `$name` in place of the name."""
-    named = rewritten(conjunct, lambda node: replace(node, parameter=None) if isinstance(node, Literal) else node)
-    return Conjunct(
-        tuple(replace(atom, parameter=None, names=()) if isinstance(atom, Membership) else atom for atom in named.atoms)
-    )
 
 
 def _idle(conjunct: Conjunct, source: SourceText) -> PatternWarning:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.events.casting import SignsFound, find_signs, most_stray
+from cep_pipeline.events.casting import SignsFound, find_signs
 from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Reference, Span, ValueType, walk
@@ -130,12 +130,6 @@ LOOKED_AT = 10_000
 """The first values of an attribute, without nulls, that are looked at."""
 _LONGEST = 40
 _EQUALITIES = (Comparator.EQ, Comparator.NE)
-_CLOCK = "[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?[AaPp][Mm])?"
-_DATE = "([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./]([0-9]{4}|[0-9]{2}))"
-_TIME = f"^({_DATE}([ T]{_CLOCK})?|{_CLOCK})( ?(Z|[+-][0-9]{{2}}:?[0-9]{{2}}))?$"
-_TIME_IN_ORDER = "^([0-9]{4}[-./][0-9]{2}[-./][0-9]{2})?[ T]?([0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?Z?$"
-"""Times whose order as text is their order in time: the year first, and all parts with leading zeros."""
-_BOOL = "^(?i:true|false|yes|no|y|n|ja|nein|j)$"
 
 
 def ordered_texts(pattern: Pattern) -> list[tuple[str, Span]]:
@@ -174,7 +168,7 @@ def _ordered(pattern: Pattern) -> Iterator[tuple[Expression, Span]]:
 
 
 def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[str]:
-    """Sentences on the attributes that patterns order as text and whose values look like numbers, times or bools.
+    """Sentences on the attributes that patterns order as text and whose values look like numbers.
 
     The events have these attributes. Their first `LOOKED_AT` values are looked at.
     """
@@ -184,8 +178,7 @@ def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[st
         texts[attribute] = pc.utf8_trim_whitespace(pc.unique(first))
     signs, found = find_signs(texts), []
     for attribute, places in _places(patterns).items():
-        said = _like_numbers(attribute, texts[attribute], signs) or _like_times_or_bools(attribute, texts[attribute])
-        if said:
+        if said := _like_numbers(attribute, texts[attribute], signs):
             at, *others = places
             names = list(dict.fromkeys(name for named in places.values() for name in named))
             orders = f"{listed(names)} order{'s' if len(names) == 1 else ''}"
@@ -220,33 +213,10 @@ def _like_numbers(attribute: str, values: pa.Array, found: SignsFound) -> str:
     read = signs.with_point(values)
     with_signs = values.filter(pc.and_(pc.not_equal(read, values), pc.not_equal(read, "")))
     example = str((with_signs if len(with_signs) else values)[0])[:_LONGEST]
-    kind = "int64" if _first_of_form(read, "^[+-]?[0-9]+$") else "float64"
+    kind = "int64" if pc.all(pc.match_substring_regex(read, "^([+-]?[0-9]+)?$")).as_py() else "float64"
     settings = f", and write `{signs.settings}` in `source`" if len(with_signs) else ""
     either = f" ({found.said})" if found.other is not None and signs == found.chosen else ""
     return (
         f"its values, such as {example!r}, look like numbers, and as text '99' comes after '100': give it the "
         f"type {kind} in the stream schema{settings}{either}"
     )
-
-
-def _like_times_or_bools(attribute: str, values: pa.Array) -> str:
-    """Say that values look like times or bools whose order as text means nothing; empty where they do not."""
-    if (time := _first_of_form(values, _TIME)) and not _first_of_form(values, _TIME_IN_ORDER):
-        return (
-            f"its values, such as {time!r}, look like times, whose order is another one: if it is the time of the "
-            "event, name its column in `timestamp` of the stream schema and compare timestamps; else have it delivered "
-            "with the year first, as in 2025-03-04 09:30"
-        )
-    if truth := _first_of_form(values, _BOOL):
-        return (
-            f"its values, such as {truth!r}, look like bools, which have no order: compare {attribute!r} by = or !=; "
-            "true and false may also have the type bool in the stream schema"
-        )
-    return ""
-
-
-def _first_of_form(values: pa.Array, expression: str) -> str | None:
-    """The first value of a form that nearly all have; None where more have not."""
-    fits = pc.match_substring_regex(values, expression)
-    strays = len(values) - (pc.sum(fits).as_py() or 0)
-    return str(values.filter(fits)[0]) if len(values) and strays <= most_stray(len(values)) else None

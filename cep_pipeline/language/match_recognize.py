@@ -34,8 +34,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.foreign_text import visible
 from cep_pipeline.language.formatter import format_expression, format_type, format_value
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.language.source import SourceText, did_you_mean_of, together
-from cep_pipeline.language.tokens import MAX_TEXT, RESERVED
+from cep_pipeline.language.tokens import MAX_TEXT, RESERVED, SourceText, did_you_mean_of, together
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -1088,7 +1087,7 @@ class _Query:
 
     def _reference(self, column: exp.Column, here: _Here) -> str | None:
         if not column.table and here.row is None:
-            return self._of_match(column, column, 0, here, ahead=False)
+            return self._of_match(column, column, here, ahead=False)
         row, attribute = self._row_of(column, here), self._attribute(column)
         if row is here.row:
             index = {"first": "[1]", "later": "[i]"}.get(here.step, "") if row.is_list else ""
@@ -1096,93 +1095,54 @@ class _Query:
             index = f"[{row.variable}.LEN]" if row.is_list else ""
         return f"{row.variable}{index}.{attribute}"
 
-    def _offset(self, node: exp.Expr | None, otherwise: int) -> int:
+    def _steps(self, node: exp.Expr | None, otherwise: int) -> int | None:
+        """The number of rows to go back, where it is 0 or 1."""
         if node is None:
             return otherwise
-        if not (isinstance(node, exp.Literal) and not node.is_string and node.this.isdecimal() and len(node.this) < 6):
-            raise self._refused("the number of rows has to be a whole number", node)
-        return int(node.this)
+        return {"0": 0, "1": 1}.get(str(node.this)) if isinstance(node, exp.Literal) else None
 
     def _end(self, node: exp.Expr, here: _Here) -> str | None:
-        """FIRST and LAST of a variable, with the number of rows to go on or back."""
+        """FIRST and LAST of a variable, or of all rows of the match; in a DEFINE these end with the present one."""
         column = node.this
         if not isinstance(column, exp.Column):
             raise self._refused("FIRST and LAST take one column here", node)
-        steps = self._offset(node.args.get("expression"), 0)
-        if not column.table:
-            return self._of_match(node, column, steps, here, ahead=isinstance(node, exp.First))
-        row = self._row_of(column, here)
-        name = f"{row.variable}{{}}.{self._attribute(column)}"
-        if not row.is_list:
-            return name.format("") if steps == 0 else None
-        if isinstance(node, exp.First):
+        is_first, steps = isinstance(node, exp.First), self._steps(node.args.get("expression"), 0)
+        if column.table:
+            row = self._row_of(column, here)
+            if row is here.row and not is_first and steps == 1:
+                self.uses_steps |= row.is_list
+                before = row.is_list and here.step != "first"
+                return f"{row.variable}[i-1].{self._attribute(column)}" if before else None
             if steps == 0:
-                self.uses_steps |= row is here.row
-                return name.format("[1]")
-        elif row is not here.row:
-            if steps == 0:
-                return name.format(f"[{row.variable}.LEN]")
+                self.uses_steps |= row is here.row and row.is_list and is_first
+                return self._of_end(row, column, ahead=True) if is_first else self._reference(column, here)
         elif steps == 0:
-            return self._reference(column, here)
-        elif steps == 1:
-            self.uses_steps = True
-            return None if here.step == "first" else name.format("[i-1]")
+            return self._of_match(node, column, here, ahead=is_first)
         raise self._refused(
-            "of a list its first and its last row can be named, and in its own DEFINE the row before", node
+            "the first and the last row can be named; and in the DEFINE of a variable its row before, LAST(B.price, 1)",
+            node,
         )
 
-    def _of_match(self, node: exp.Expr, column: exp.Column, steps: int, here: _Here, *, ahead: bool) -> str | None:
-        """A column of the row that stands some rows behind the first one of the match, or before its last one.
-
-        In a DEFINE the last row is the present one. None: the value is null, as the match has no such row.
-        """
-        attribute = self._attribute(column)
-        rows: Sequence[_Row | None] = self.following[None] if ahead else self.lasts
-        if here.row is None and steps == 0 and (not ahead or not any(row.is_optional for row in self.following[None])):
-            return self._one_of([row for row in rows if row is not None], attribute, ahead=ahead)
+    def _of_match(self, node: exp.Expr, column: exp.Column, here: _Here, *, ahead: bool) -> str | None:
+        """A column of the first row of the match, or of its last one: in a DEFINE this is the present one."""
+        rows = self.following[None] if ahead else self.lasts
+        if here.row is None and not (ahead and any(row.is_optional for row in rows)):
+            return self._one_of(rows, self._attribute(column), ahead=ahead)
         if here.row is not None and not ahead:
-            if steps == 0:
-                return self._reference(column, here)
-            self.uses_steps = True
-            if here.step == "later":
-                return self._row_before(here.row, steps, attribute, node)
-            steps, rows = steps - 1, tuple(here.row.before) if here.before is None else (here.before,)
-        place = self._walked(rows, steps, here, node, ahead=ahead)
-        return None if place is None else f"{place}.{attribute}"
+            return self._reference(column, here)
+        if len(rows) != 1:
+            raise self._refused("this row may be of several variables: name the one that is meant", node)
+        self.uses_steps |= rows[0] is here.row
+        return self._of_end(rows[0], column, ahead=ahead)
+
+    def _of_end(self, row: _Row, column: exp.Expr, *, ahead: bool) -> str:
+        """A column of the first row of a variable, or of its last one."""
+        return f"{_end_of(row, ahead=ahead)}.{self._attribute(column)}"
 
     def _one_of(self, rows: Sequence[_Row], attribute: str, *, ahead: bool) -> str:
         """An attribute of that one of some variables which a match has."""
         texts = [f"{_end_of(row, ahead=ahead)}.{attribute}" for row in rows]
         return texts[0] if len(texts) == 1 else f"coalesce({', '.join(texts)})"
-
-    def _walked(
-        self, rows: Sequence[_Row | None], steps: int, here: _Here, node: exp.Expr, *, ahead: bool
-    ) -> str | None:
-        """The row that stands some rows behind that of one variable, or before it; None: outside of the match."""
-        while any(row is not None for row in rows):
-            row = rows[0] if len(rows) == 1 else None
-            if row is None:
-                break
-            if steps == 0:
-                self.uses_steps |= row is here.row
-                return _end_of(row, ahead=ahead)
-            if row is here.row and here.step != "later":
-                return None  # it is the last row so far
-            if row is here.row or row.maximum is None or row.is_open or steps < row.maximum:
-                break
-            steps -= row.maximum
-            rows = self.following[row] if ahead else tuple(row.before)
-        else:
-            return None
-        raise self._refused(
-            "this row may be of several variables, or one within a list: name the one that is meant", node
-        )
-
-    def _row_before(self, row: _Row, steps: int, attribute: str, node: exp.Expr) -> str:
-        """An attribute of the row before a later one of a list."""
-        if steps > 1:
-            raise self._refused("in a list only the row directly before can be named", node)
-        return f"{row.variable}[i-1].{attribute}"
 
     def _called(self, node: exp.Expr, here: _Here) -> str | None:
         """PREV and NEXT, and other functions that have no class of their own."""
@@ -1197,23 +1157,19 @@ class _Query:
         column, *more = node.expressions
         if isinstance(column, exp.Last) and column.args.get("expression") is None:
             column = column.this
-        steps = self._offset(more[0] if more else None, 1)
-        if not isinstance(column, exp.Column) or self._row_of(column, here) is not here.row:
-            raise self._refused("PREV takes a column of the row that is defined", node)
-        if steps == 0:
-            return self._reference(column, here)
+        steps = self._steps(more[0] if more else None, 1)
+        if not isinstance(column, exp.Column) or self._row_of(column, here) is not here.row or steps != 1:
+            raise self._refused("PREV takes a column of the row that is defined, and is of the row before", node)
         self.uses_steps = True
-        attribute = self._attribute(column)
         if here.row.is_list and here.step == "later":
-            return self._row_before(here.row, steps, attribute, node)
-        place = self._walked((here.before,), steps - 1, _Here(None), node, ahead=False)
-        if place is None:
+            return f"{here.row.variable}[i-1].{self._attribute(column)}"
+        if here.before is None:
             raise self._refused(
                 "the row before may lie outside of the match, or be of several variables: let the schema derive the "
                 "difference to the row before (derived: diff), or begin the pattern one row earlier",
                 node,
             )
-        return f"{place}.{attribute}"
+        return self._of_end(here.before, column, ahead=False)
 
     def _aggregate(self, node: exp.Expr, here: _Here) -> str | None:
         """An aggregate over the rows of a variable; in the DEFINE of a list over those so far, the present one too."""

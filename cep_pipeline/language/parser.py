@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import product
+from fractions import Fraction
 from typing import TypeVar
 from warnings import warn
 
@@ -24,11 +23,10 @@ from cep_pipeline.language.checks import (
 )
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, type_name
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
-from cep_pipeline.language.scope import Bound, Scope, Swept
-from cep_pipeline.language.source import SourceText, together
+from cep_pipeline.language.scope import Bound, Scope, WrittenValues
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
-from cep_pipeline.language.tokens import Cursor, Kind, Token
+from cep_pipeline.language.tokens import Cursor, Kind, SourceText, Token, together
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
 from cep_pipeline.patterns.pattern import (
@@ -72,8 +70,7 @@ def parse_patterns(
         The stream that the patterns are about.
     params
         What each `$name` stands for: one number, string or bool, or the values of a set after IN. A Python set is taken
-        in sorted order. `Swept` values may be either: where a statement has them elsewhere than after IN, it gives one
-        pattern a value, with names such as `rise_size_300`.
+        in sorted order. `WrittenValues` may be either.
     source
         Name of the text in errors, such as the file's path.
 
@@ -115,14 +112,6 @@ def parse_patterns(
     names: dict[str, Pattern | None] = {}
     types: dict[str, Pattern | None] = {}
     of_stream = {*(schema.types or ()), schema.base_type}
-
-    def know(name: str, pattern: Pattern | None) -> None:
-        """Remember a statement, None if it was refused; its written name is a type, unless the stream has the same."""
-        names[name] = pattern
-        if name not in of_stream and (pattern is None or pattern.named):
-            types[name] = pattern
-
-    of_sweep: dict[str, list[str]] = {}
     errors: list[PatternError] = []
     number = 0
     while True:
@@ -132,36 +121,23 @@ def parse_patterns(
             break
         number += 1
         start = cursor.index
-        bindings: list[dict[str, Value]] = [{}]
-        for place, binding in enumerate(bindings):  # it grows where parameters have several values
-            cursor.go_back(start)
-            several = {name: value for name, value in binding.items() if len(_values_of(parameters[name])) > 1}
-            bound = {**parameters, **binding}
-            statement = _Statement(cursor, schema, bound, number, names, types, of_sweep, several)
-            try:
-                pattern = statement.parse()
-            except PatternError as error:
-                errors += [*statement.errors, error]
-                cursor.skip_statement(start)
-                if statement.name not in names:
-                    know(statement.name, None)
-                break
-            swept = statement.scope.swept
-            bindings += [dict(zip(swept, values, strict=True)) for values in product(*swept.values()) if swept]
-            if place == 0:
-                for warning in statement.scope.warnings:
-                    warn(warning, stacklevel=2)
-                if len(bindings) > 2:
-                    continue
-            know(statement.name, pattern)
+        statement = _Statement(cursor, schema, parameters, number, names, types)
+        pattern: Pattern | None = None
+        try:
+            pattern = statement.parse()
+        except PatternError as error:
+            errors += [*statement.errors, error]
+            cursor.skip_statement(start)
+            if statement.name in names:
+                continue
+        names[statement.name] = pattern  # None if it was refused
+        if statement.name not in of_stream and (pattern is None or pattern.named):  # its written name is a type
+            types[statement.name] = pattern
+        if pattern is not None:
             patterns.append(pattern)
-            if (doubt := contradiction_in(pattern, cursor.source)) is not None:
-                warn(doubt, stacklevel=2)
-            if place == 0:
-                break
-            if place + 1 == len(bindings) and pattern.named:
-                written = statement.name.removesuffix(statement.suffix)
-                of_sweep[written] = [one.name for one in patterns[-place:]]
+            for warning in [*statement.scope.warnings, contradiction_in(pattern, cursor.source)]:
+                if warning is not None:
+                    warn(warning, stacklevel=2)
     if errors:
         raise together(errors)
     return patterns
@@ -185,17 +161,13 @@ class _Statement:
         number: int,
         names: Mapping[str, Pattern | None],
         types: Mapping[str, Pattern | None],
-        of_sweep: Mapping[str, Sequence[str]],
-        sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        swept = {name: many for name, many in of_sweep.items() if name not in (*(schema.types or ()), schema.base_type)}
-        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, types, swept)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, types)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
-        self.suffix = "".join(f"_{name}_{_as_word(value)}" for name, value in sweep.items())
         self.name = f"pattern_{number}"
         self.errors: list[PatternError] = []
 
@@ -252,16 +224,15 @@ class _Statement:
     def _name(self) -> tuple[str, bool]:
         keyword = self.cursor.accept_word("NAME")
         if keyword is None:
-            name = f"pattern_{self.number}{self.suffix}"
+            name = f"pattern_{self.number}"
             if name in self.names:
                 message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
                 raise self.cursor.error(message, self.cursor.current.span)
             return name, False
         token = self._pattern_name()
-        name = f"{token.value}{self.suffix}"
-        if name in self.names:
-            raise self.cursor.error(f"duplicate name {name!r}; names are unique in a file", token.span)
-        return name, True
+        if token.value in self.names:
+            raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
+        return token.value, True
 
     def _pattern_name(self) -> Token:
         """Read the word after NAME: any one, since words are reserved only as names of types and variables."""
@@ -339,23 +310,8 @@ class _Statement:
         self.cursor.expect_word("WITHIN", hint=self._misplaced())
         start = self.cursor.current
         negative = self.cursor.accept_symbol("-") is not None
-        number = self.cursor.current
-        if number.kind is not Kind.NUMBER:
-            raise self.cursor.unexpected(
-                "a number", "; a window is written as in WITHIN 20 minutes or WITHIN 100 EVENTS"
-            )
-        self.cursor.advance()
-        unit = self.cursor.current
-        counted = unit.word == "EVENTS"
-        if not counted and unit.text.lower() not in UNIT_WORDS_US:
-            hint = did_you_mean(unit.text, [*UNIT_WORDS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
-            raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours, days or EVENTS)", hint)
-        self.cursor.advance()
-        span = Span(start.span.start, unit.span.end)
-        try:
-            size = exact(number.text) if counted else length_us(number.text, unit.text)
-        except NoTime as error:
-            raise self.cursor.error(str(error), number.span) from None
+        number, unit, size = self._length("a window is written as in WITHIN 20 minutes or WITHIN 100 EVENTS", "EVENTS")
+        counted, span = unit.word == "EVENTS", Span(start.span.start, unit.span.end)
         if negative or size <= 0:
             raise self.cursor.error("the window must be positive", span)
         if counted and not number.text.isdigit():
@@ -481,33 +437,33 @@ class _Statement:
         self.cursor.advance()
         self.cursor.expect_symbol("(")
         number = self.cursor.current
-        length = self._length_of_time()
-        day = UNIT_WORDS_US["day"]
+        _, unit, size = self._length("a bucket is written as in bucket(15 minutes)")
+        if not 0 < size <= INT64_MAX or size.denominator != 1:
+            message = "a length of time is a positive whole number of microseconds"
+            raise self.cursor.error(message, Span(number.span.start, unit.span.end))
+        length, day = int(size), UNIT_WORDS_US["day"]
         if day % length and length % day:
             message = "a bucket divides a day, as 15 minutes and 6 hours do, or is a whole number of days"
             raise self.cursor.error(message, Span(number.span.start, self.cursor.previous.span.end))
         self.cursor.expect_symbol(")")
         return length
 
-    def _length_of_time(self) -> int:
-        """Read a number and a unit of time; returns microseconds."""
+    def _length(self, example: str, *counted: str) -> tuple[Token, Token, Fraction]:
+        """Read a number and a unit, of time or a `counted` one; returns both, and how many microseconds, or things."""
         number = self.cursor.current
         if number.kind is not Kind.NUMBER:
-            raise self.cursor.unexpected("a number", "; a bucket is written as in bucket(15 minutes)")
+            raise self.cursor.unexpected("a number", f"; {example}")
         self.cursor.advance()
         unit = self.cursor.current
-        if unit.text.lower() not in UNIT_WORDS_US:
-            hint = did_you_mean(unit.text, UNIT_WORDS_US) if unit.kind is Kind.WORD else ""
-            raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours or days)", hint)
+        if unit.word not in counted and unit.text.lower() not in UNIT_WORDS_US:
+            hint = did_you_mean(unit.text, [*UNIT_WORDS_US, *counted]) if unit.kind is Kind.WORD else ""
+            *units, last = ("us", "ms", "seconds", "minutes", "hours", "days", *counted)
+            raise self.cursor.unexpected(f"a unit ({', '.join(units)} or {last})", hint)
         self.cursor.advance()
         try:
-            size = length_us(number.text, unit.text)
+            return number, unit, exact(number.text) if unit.word in counted else length_us(number.text, unit.text)
         except NoTime as error:
             raise self.cursor.error(str(error), number.span) from None
-        if not 0 < size <= INT64_MAX or size.denominator != 1:
-            message = "a length of time is a positive whole number of microseconds"
-            raise self.cursor.error(message, Span(number.span.start, unit.span.end))
-        return int(size)
 
     # End
 
@@ -535,15 +491,6 @@ class _Statement:
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
 
 
-def _values_of(bound: Bound) -> tuple[Value, ...]:
-    return bound if isinstance(bound, tuple) else (bound,)
-
-
-def _as_word(value: Value) -> str:
-    """A value as a part of a name."""
-    return re.sub(r"\W", "_", str(value))
-
-
 def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     """Return the values that a caller binds to `$name`, as plain Python values: those of a set, or one value."""
     if isinstance(values, bytes | Mapping):
@@ -551,8 +498,8 @@ def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     if isinstance(values, str) or not isinstance(values, Iterable):
         return _parameter_value(name, values)
     plain = tuple(_parameter_value(name, value) for value in values)
-    if isinstance(values, Swept):
-        return Swept(dict.fromkeys(plain))
+    if isinstance(values, WrittenValues):
+        return WrittenValues(dict.fromkeys(plain))
     if isinstance(values, set | frozenset):
         return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))
     return plain

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.foreign_text import did_you_mean
-from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean_of
-from cep_pipeline.language.tokens import Token
+from cep_pipeline.language.tokens import PatternWarning, SourceText, Token, did_you_mean_of
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.pattern import Pattern, shared_attributes
@@ -18,8 +17,8 @@ Bound = tuple[Value, ...] | Value
 """The value of a `$name`: a set of values, or one value."""
 
 
-class Swept(tuple[Value, ...]):
-    """Values that a user wrote as text: after IN they are a set, elsewhere each of them makes a pattern of its own."""
+class WrittenValues(tuple[Value, ...]):
+    """Values that a user wrote as text: after IN they are a set, elsewhere a single one of them is that value."""
 
 
 MAX_VARIABLES = 256
@@ -42,8 +41,6 @@ class Scope:
         The zone of the stream's local time.
     statements
         The earlier statements of the file by the names that are types here; None is one that has an error itself.
-    of_sweep
-        The written name of each earlier statement that gives a pattern a value of its parameters -> their names.
     """
 
     source: SourceText
@@ -51,11 +48,9 @@ class Scope:
     parameters: Mapping[str, Bound]
     timezone: str = "UTC"
     statements: Mapping[str, Pattern | None] = field(default_factory=dict)
-    of_sweep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
     used_parameters: dict[str, Bound] = field(default_factory=dict)
-    swept: dict[str, Swept] = field(default_factory=dict)
     warnings: list[PatternWarning] = field(default_factory=list)
 
     def declare(self, name: Token, operand: EventOperand) -> None:
@@ -131,18 +126,15 @@ class Scope:
                 f"write IN (${name.value})",
                 name.span,
             )
-        if name.value in self.swept:
+        plain = tuple(values)
+        if self.used_parameters.setdefault(name.value, plain) != plain:
             raise self._both_uses(name)
-        self.used_parameters[name.value] = plain = tuple(values)
         return plain
 
     def scalar(self, name: Token) -> Value:
         """The one value of a parameter that stands in an expression, which then counts as used."""
         value = self._bound(name)
-        if isinstance(value, Swept) and value:
-            if isinstance(self.used_parameters.get(name.value), tuple):
-                raise self._both_uses(name)
-            self.swept[name.value] = value
+        if isinstance(value, WrittenValues) and len(value) == 1:
             value = value[0]
         if isinstance(value, tuple):
             raise self.source.error(
@@ -150,7 +142,8 @@ class Scope:
                 f"stands directly after IN, as in v.attr IN ${name.value}",
                 name.span,
             )
-        self.used_parameters[name.value] = value
+        if isinstance(self.used_parameters.setdefault(name.value, value), tuple):
+            raise self._both_uses(name)
         return value
 
     def _both_uses(self, name: Token) -> PatternError:

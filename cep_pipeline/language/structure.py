@@ -182,11 +182,6 @@ class StructureParser:
         if token.value in self.scope.statements:
             self._check_composed(token)
             return token
-        if token.value in self.scope.of_sweep:
-            several = listed(self.scope.of_sweep[token.value])
-            raise self._error(
-                f"{token.value!r} has a pattern for each value of its parameters; name one: {several}", token
-            )
         types = self.schema.types
         if types is not None and token.value not in types and token.value != self.schema.base_type:
             known = [*types, *([self.schema.base_type] if self.schema.base_type else []), *self.scope.statements]

@@ -7,13 +7,12 @@ columns there.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType
-from cep_pipeline.patterns.pattern import Pattern, Summary, shared_attributes
+from cep_pipeline.patterns.pattern import Pattern, Summary, once_a_pattern, shared_attributes
 from cep_pipeline.patterns.rewriting import rewritten
 
 EVENT_TYPE = "event type"
@@ -32,7 +31,7 @@ def plain_pattern(pattern: Pattern) -> Pattern:
     It has the names, the variables and the clauses of the pattern, so that a plan of the pattern is one of its own. It
     is the pattern itself where that composes nothing.
     """
-    return LongerColumns.of(pattern).plain if pattern.composes else pattern
+    return longer_columns(pattern).plain if pattern.composes else pattern
 
 
 class LongerColumns:
@@ -58,16 +57,6 @@ class LongerColumns:
         self.composed = {one.name: one.match_attributes for one in pattern.composes}
         self.names: dict[tuple[str, ValueType | None], str] = {}
         self.plain = self._plain()
-
-    @classmethod
-    def of(cls, pattern: Pattern) -> LongerColumns:
-        """The columns for a composing pattern, found once for this very object."""
-        known = _columns.get(id(pattern))
-        if known is None:  # an entry holds the pattern, so that no other one can have its id
-            known = _columns[id(pattern)] = cls(pattern)
-            while len(_columns) > _MOST_PATTERNS:
-                _columns.popitem(last=False)
-        return known
 
     def _plain(self) -> Pattern:
         pattern = self._pattern
@@ -144,5 +133,7 @@ class LongerColumns:
         return known
 
 
-_MOST_PATTERNS = 1 << 10
-_columns: OrderedDict[int, LongerColumns] = OrderedDict()
+@once_a_pattern
+def longer_columns(pattern: Pattern) -> LongerColumns:
+    """The columns for a composing pattern."""
+    return LongerColumns(pattern)

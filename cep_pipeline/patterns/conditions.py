@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -147,6 +148,18 @@ class Equivalence:
 
 Atom = Comparison | Membership | Between | NullTest | Like | Truth
 Condition = Atom | Not | AllOf | AnyOf | Equivalence
+
+
+def parts_of(condition: Condition | None) -> Iterator[Atom | Equivalence]:
+    """The comparisons and other tests of a condition, in the order they are written."""
+    match condition:
+        case AllOf(operands) | AnyOf(operands):
+            for operand in operands:
+                yield from parts_of(operand)
+        case Not(operand):
+            yield from parts_of(operand)
+        case Comparison() | Membership() | Between() | NullTest() | Like() | Truth() | Equivalence():
+            yield condition
 
 
 def expressions_of(atom: Atom) -> tuple[Expression, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
@@ -376,55 +376,47 @@ def with_composed(patterns: Iterable[Pattern]) -> list[Pattern]:
     return list(found.values())
 
 
-MOST_PATTERNS = 1 << 12
-"""Patterns of which is remembered what was made of them; those asked for first go first."""
-
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
-def once_a_pattern(make: Callable[[Pattern], T]) -> Callable[[Pattern], T]:
-    """Let a function be called once for each pattern object, of the last `MOST_PATTERNS`: every call and slice asks."""
-    known: dict[int, tuple[Pattern, T]] = {}
-    adding = threading.Lock()
+def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function be called once for the very same objects, of the last so many that it was asked about.
 
-    @wraps(make)
-    def made_of(pattern: Pattern) -> T:
-        found = known.get(id(pattern))  # it holds the pattern, so that no other one can have its id
-        if found is not None:
-            return found[1]
-        made = make(pattern)
-        with adding:
-            known[id(pattern)] = pattern, made
-            while len(known) > MOST_PATTERNS:
-                del known[next(iter(known))]
-        return made
-
-    return made_of
-
-
-MOST_SETS = 64
-"""Sets of patterns of which is remembered what was made of them; those asked for first go first."""
-
-
-def once_a_set(make: Callable[..., T]) -> Callable[..., T]:
-    """Let a function be called once for the same patterns, and the same other objects, of the last `MOST_SETS`.
-
-    Many slices, and many tables, are asked about the same patterns. What is made must depend on its arguments alone.
+    Arguments, none by name, are objects that never change, such as patterns and clauses, texts, and lists of objects.
+    What is made must depend on them alone. What was asked for first is forgotten first.
     """
-    known: dict[tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
-    adding = threading.Lock()
 
-    @wraps(make)
-    def made_of(patterns: Sequence[Pattern], *others: Any) -> T:
-        key = (*map(id, patterns), len(patterns), *map(id, others))
-        found = known.get(key)  # it holds all of them, so that no other ones can have their ids
-        if found is not None:
-            return found[1]
-        made = make(patterns, *others)
-        with adding:
-            known[key] = (*patterns, *others), made
-            while len(known) > MOST_SETS:
-                del known[next(iter(known))]
-        return made
+    def remembering(make: Callable[P, T]) -> Callable[P, T]:
+        known: dict[Any, tuple[Any, T]] = {}
+        adding = threading.Lock()
 
-    return made_of
+        @wraps(make)
+        def made_of(*asked: P.args, **named: P.kwargs) -> T:
+            key = tuple(map(_identity, asked))
+            found = known.get(key)  # it holds the objects, so that no others can have their ids
+            if found is not None:
+                return found[1]
+            held = [list(one) if isinstance(one, list | tuple) else one for one in asked]
+            made = make(*asked, **named)
+            with adding:
+                known[key] = held, made
+                while len(known) > most:
+                    del known[next(iter(known))]
+            return made
+
+        return made_of
+
+    return remembering
+
+
+def _identity(one: Any) -> Any:
+    if isinstance(one, str):
+        return one
+    return tuple(map(id, one)) if isinstance(one, list | tuple) else id(one)
+
+
+once_a_pattern = remembered(1 << 12)
+"""Lets a function be called once for each pattern object: every call and slice asks."""
+once_a_set = remembered(64)
+"""Lets a function be called once for the same patterns: many slices, and many tables, are asked about them."""

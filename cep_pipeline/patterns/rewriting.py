@@ -1,16 +1,16 @@
 """Parts of patterns made anew: expressions and conditions with other references, structures with fewer variables.
 
 Conditions on the time between two events are read as bounds (`spans_in`) however they are written: with the constant on
-either side, divided by a length, by BETWEEN or by `abs`. The events of a list come in the order of time. So a bound on
+either side, by BETWEEN or by `abs`. The events of a list come in the order of time. So a bound on
 its last event bounds each of them, and is asked of each as the list grows (`asked_of_elements`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+import operator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from operator import is_
 from typing import Any, TypeVar
 
 from cep_pipeline.patterns.conditions import (
@@ -68,7 +68,7 @@ def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], 
     match node:
         case Conjunct(atoms):
             parts = tuple(_rewritten(atom, leaf) for atom in atoms)
-            return node if all(map(is_, parts, atoms)) else Conjunct(parts)
+            return node if all(map(operator.is_, parts, atoms)) else Conjunct(parts)
         case Comparison(comparator, left, right):
             sides = _rewritten(left, leaf), _rewritten(right, leaf)
             return node if sides[0] is left and sides[1] is right else Comparison(comparator, *sides, node.span)
@@ -93,6 +93,23 @@ def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], 
             return node
         case _:
             return leaf(node)
+
+
+def with_values(conjunct: Conjunct, *, sets: bool = False) -> Conjunct:
+    """The conjunct with the value of each `$name` in place of the name; with `sets` also the values after IN."""
+    named = rewritten(
+        conjunct,
+        lambda node: replace(node, parameter=None) if isinstance(node, Literal) and node.parameter else node,
+    )
+    return Conjunct(
+        tuple(
+            replace(atom, names=(), parameter=None if sets else atom.parameter)
+            if isinstance(atom, Membership)
+            else atom
+            for atom in named.atoms
+        ),
+        named.span,
+    )
 
 
 def with_operands(structure: Structure, changed: Callable[[EventOperand], EventOperand]) -> Structure:
@@ -169,9 +186,6 @@ def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tu
                 low = Literal(-limit, ValueType.INT64 if isinstance(limit, int) else ValueType.FLOAT64)
                 ends = _spans_of(comparator, within, right), _spans_of(comparator.mirror, within, low)
                 return (*ends[0], *ends[1]) if all(ends) else ()
-        scaled = _scaled(left)
-        if scaled is not None:
-            return _spans_of_scaled(comparator, *scaled, limit)
     limit = limit or 0
     sides = _timestamps(left), ({}, 0) if number_of(right) is not None else _timestamps(right)
     if sides[0] is None or sides[1] is None:
@@ -206,81 +220,19 @@ def number_of(expression: Expression) -> int | float | None:
         case Negative(operand):
             found = number_of(operand)
             return None if found is None else -found
-        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+        case Arithmetic("+" | "-" | "*" | "/" as sign, left, right):
             one, other = number_of(left), number_of(right)
-            if one is None or other is None or (operator == "/" and not other):
+            if one is None or other is None or (sign == "/" and not other):
                 return None
-            value = _computed(operator, one, other)
+            value = _OPERATIONS[sign](one, other)
             return value if -MOST_US <= value <= MOST_US else None
     return None
 
 
-def _computed(operator: str, one: int | float, other: int | float) -> int | float:
-    """The value of `one operator other`, as the language computes it where no integer overflows."""
-    if operator == "/" or isinstance(one, float) or isinstance(other, float):
-        one, other = float(one), float(other)
-    match operator:
-        case "+":
-            return one + other
-        case "-":
-            return one - other
-        case "*":
-            return one * other
-    return one / other
-
-
-_Scaled = tuple[str, str, Callable[[int], int | float]]
-"""Two variables, and a function that rises with the time between them."""
-
-
-def _scaled(expression: Expression) -> _Scaled | None:
-    """A difference of two timestamps times or by a positive number, as a float64; None where it is none."""
-    match expression:
-        case Arithmetic("*" | "/" as operator, left, right):
-            factor, sums = number_of(right), _timestamps(left)
-            if factor is None or factor <= 0 or sums is None or sorted(sums[0].values()) != [-1, 1]:
-                return None
-            if operator == "*" and isinstance(factor, int):
-                return None  # whole numbers may exceed int64
-            second, first = (next(name for name, count in sums[0].items() if count == sign) for sign in (1, -1))
-            return first, second, lambda time: _computed(operator, time + sums[1], factor)
-    return None
-
-
-def _spans_of_scaled(
-    comparator: Comparator, first: str, second: str, function: Callable[[int], int | float], limit: int | float
-) -> tuple[TimeSpan, ...]:
-    """The spans that a comparison of a float64 with a constant allows; nothing where it excludes no time, or all."""
-    tests: dict[Comparator, Callable[[int | float], bool]] = {
-        Comparator.LT: lambda value: value < limit,
-        Comparator.LE: lambda value: value <= limit,
-        Comparator.GT: lambda value: value > limit,
-        Comparator.GE: lambda value: value >= limit,
-    }
-    found = []
-    for part in (Comparator.LE, Comparator.GE) if comparator is Comparator.EQ else (comparator,):
-        if part is Comparator.NE:
-            return ()
-        test, from_below = tests[part], part in (Comparator.LT, Comparator.LE)
-        end = _last_passing(lambda time, test=test: test(function(time)), from_below=from_below)  # type: ignore[misc]
-        if end is None:
-            return ()
-        found.append(TimeSpan(first, second, end) if from_below else TimeSpan(second, first, -end))
-    return tuple(found)
-
-
-def _last_passing(passes: Callable[[int], bool], *, from_below: bool) -> int | None:
-    """The greatest time that passes where all smaller ones do, or the least one; None where all pass, or none."""
-    low, high = -MOST_US, MOST_US
-    if passes(low) is passes(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if passes(middle) is from_below:
-            low = middle
-        else:
-            high = middle
-    return low if from_below else high
+_OPERATIONS: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": lambda one, other: float(one) / float(other)
+}  # fmt: skip
+"""Arithmetic as the language does it where no integer overflows."""
 
 
 def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
@@ -293,13 +245,13 @@ def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
         case Negative(operand):
             found = _timestamps(operand)
             return found and ({name: -count for name, count in found[0].items()}, -found[1])
-        case Arithmetic("+" | "-" as operator, left, right):
+        case Arithmetic("+" | "-" as sign, left, right):
             one, other = _timestamps(left), _timestamps(right)
             if one is None or other is None or not one[0].keys().isdisjoint(other[0]):
                 return None
-            sign = 1 if operator == "+" else -1
-            counts = {**one[0], **{name: sign * count for name, count in other[0].items()}}
-            constants = (one[1], sign * other[1])
+            times = 1 if sign == "+" else -1
+            counts = {**one[0], **{name: times * count for name, count in other[0].items()}}
+            constants = (one[1], times * other[1])
             if max(map(abs, constants)) > MOST_US:
                 return None
             return counts, sum(constants)
@@ -326,27 +278,11 @@ def asked_of_elements(clause: Clause) -> Clause:
     negated = {variable.name for variable in clause.negated}
     found: dict[Conjunct, None] = {}
     for conjunct in clause.conjuncts:
-        if conjunct.variables.isdisjoint(kleene) or not conjunct.variables.isdisjoint(negated):
-            found[conjunct] = None
-            continue
-        conjunct = rewritten(conjunct, _as_element)
-        parts = list(_ends_of(conjunct))
-        asked = [_of_each_element(part, kleene) for part in parts]
-        if any(asked):
-            found.update((one or part, None) for one, part in zip(asked, parts, strict=True))
-        else:
-            found[conjunct] = None
+        if not conjunct.variables.isdisjoint(kleene) and conjunct.variables.isdisjoint(negated):
+            conjunct = rewritten(conjunct, _as_element)
+            conjunct = _of_each_element(conjunct, kleene) or conjunct
+        found[conjunct] = None
     return clause if tuple(found) == clause.conjuncts else replace(clause, conjuncts=tuple(found))
-
-
-def _ends_of(conjunct: Conjunct) -> Iterator[Conjunct]:
-    """The comparisons that a BETWEEN is; another conjunct stays as it is."""
-    match conjunct.atoms:
-        case (Between(expression, low, high, False),):
-            yield Conjunct((Comparison(Comparator.GE, expression, low),), conjunct.span)
-            yield Conjunct((Comparison(Comparator.LE, expression, high),), conjunct.span)
-        case _:
-            yield conjunct
 
 
 def _as_element(node: Expression) -> Expression:
@@ -357,17 +293,8 @@ def _as_element(node: Expression) -> Expression:
     return node
 
 
-def _as_end(node: Expression) -> Expression:
-    """The time of a list's first or last event in place of the least or the greatest one of its times."""
-    match node:
-        case Aggregate("min" | "max" as function, variable, "timestamp", False, type_of, span):
-            return Reference(variable, "timestamp", Element.FIRST if function == "min" else Element.LAST, type_of, span)
-    return node
-
-
 def _of_each_element(conjunct: Conjunct, kleene: set[str]) -> Conjunct | None:
     """The conjunct about each element of a list that says what this one says of the last one; None where none does."""
-    conjunct = rewritten(conjunct, _as_end)
     read = {node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side)}
     references = {node for node in read if isinstance(node, Reference)}
     last = [node.variable for node in references if node.element is Element.LAST]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.detection.limits import Limits
     from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.language.scope import Swept
+    from cep_pipeline.language.scope import WrittenValues
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.warehouse.warehouse import Warehouse
 
@@ -713,14 +713,14 @@ class Configuration:
         schema: StreamSchema,
         place: tuple[str, ...],
     ) -> PatternSet:
-        from cep_pipeline.language.scope import Swept
+        from cep_pipeline.language.scope import WrittenValues
         from cep_pipeline.planning.planners import DEFAULT_PLANNER
 
         file = self._file(settings.file, "pattern file", (*place, "file"))
         parameters = {
             key: read_parameter(value, self.folder)
             if isinstance(value, str)
-            else Swept(value)
+            else WrittenValues(value)
             if isinstance(value, list)
             else value
             for key, value in settings.parameters.items()
@@ -814,7 +814,7 @@ def version_of(patterns: Sequence[Pattern]) -> str:
     return sha256(yaml.safe_dump(said).encode()).hexdigest()[:16]
 
 
-def read_parameter(value: str, folder: Path) -> Swept:
+def read_parameter(value: str, folder: Path) -> WrittenValues:
     """Values of a parameter written as text: `@file` has one a line, otherwise they are separated by commas.
 
     A value that reads as a number of the language, or as true or false, is one; quotes keep it a string.
@@ -824,14 +824,14 @@ def read_parameter(value: str, folder: Path) -> Swept:
     >>> read_parameter("SPY, 'IBM', 3, 2.5, true, NAN, '7'", Path())
     ('SPY', 'IBM', 3, 2.5, True, 'NAN', '7')
     """
-    from cep_pipeline.language.scope import Swept
+    from cep_pipeline.language.scope import WrittenValues
 
     if value.startswith("@"):
         file = folder / value[1:]
         parts = read_text(file, "parameter file").splitlines()
     else:
         parts = value.split(",")
-    return Swept(_parameter_value(part.strip()) for part in parts if part.strip())
+    return WrittenValues(_parameter_value(part.strip()) for part in parts if part.strip())
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import Verdict, Verification, invariants_of, without_invariants
-from cep_pipeline.adaptation.invariants import describe
+from cep_pipeline.adaptation.invariants import InvariantCheck, describe
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
-from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.fresh_statistics import (

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import gain, ln_cost_on
-from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.adaptation.plan_makers import same_plans
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, fresh_statistics, latest_day
 from cep_pipeline.pipeline.plan_checks import CurrentPlan, current_plan, decision_settings, finite, log_decision

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -26,7 +26,7 @@ from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.observed import Observed, with_profiles
+from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
 
@@ -173,7 +173,7 @@ def with_observed_profiles(
     except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    return with_profiles(snapshot, pattern_set.patterns, observed)
+    return replace(snapshot, output_profiles=observed.profiles_of(pattern_set.patterns))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,7 +10,6 @@ from typing import Any
 
 from cep_pipeline.errors import PlanError
 from cep_pipeline.foreign_text import html_table, listed
-from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     SHARINGS,
@@ -22,7 +21,8 @@ from cep_pipeline.planning.clause_plans import (
 from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
 from cep_pipeline.planning.plan_json import forms_of_parts, part_from_json, part_to_json
 from cep_pipeline.planning.trees import written
-from cep_pipeline.statistics.versioned import check_version, digest_of
+from cep_pipeline.statistics.versioned import check_version
+from cep_pipeline.storage import digest_of
 
 VERSION = 3
 """Version of the JSON form. Plans of version 1 knew neither nodes of trees nor cost models by pattern, those of version
@@ -196,7 +196,7 @@ class Plan:
         from cep_pipeline.documents import reading_form
 
         check_version(content, VERSION, "plan", source)
-        with without_collecting(), reading_form(_form(), content, "no plan", source, "make the plan again"):
+        with reading_form(_form(), content, "no plan", source, "make the plan again"):
             return part_from_json(cls, {name: content[name] for name in cls.__dataclass_fields__})
 
 

@@ -13,7 +13,7 @@ from cep_pipeline.events.columns import in_step
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS, TableColumns
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
+from cep_pipeline.patterns.conditions import Equivalence, expressions_of, parts_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern, once_a_set
 
@@ -169,8 +169,9 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
     """Return the columns that a pattern mentions."""
     names: dict[str, None] = {pattern.type_attribute: None}
     names.update(dict.fromkeys(pattern.partition_by))
-    names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
-    names.update(dict.fromkeys(_equivalences(pattern.condition)))
+    for part in parts_of(pattern.condition):
+        read = part.attributes if isinstance(part, Equivalence) else _attributes(expressions_of(part))
+        names.update(dict.fromkeys(read))
     names.update(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
     if pattern.composes:  # of matches that are events, RETURN columns are no columns of the stream
         own = {*dict(pattern.attributes), pattern.type_attribute}
@@ -183,31 +184,6 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
 def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
     """The attributes that RETURN reads, each once."""
     return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
-
-
-def _conditions(condition: Condition | None) -> Iterator[Condition]:
-    match condition:
-        case None:
-            return
-        case AllOf(operands) | AnyOf(operands):
-            for operand in operands:
-                yield from _conditions(operand)
-        case Not(operand):
-            yield from _conditions(operand)
-        case _:
-            yield condition
-
-
-def _expressions(condition: Condition | None) -> Iterator[Expression]:
-    for part in _conditions(condition):
-        if not isinstance(part, Equivalence | Not | AllOf | AnyOf):
-            yield from expressions_of(part)
-
-
-def _equivalences(condition: Condition | None) -> Iterator[str]:
-    for part in _conditions(condition):
-        if isinstance(part, Equivalence):
-            yield from part.attributes
 
 
 def _attributes(expressions: Iterable[Expression]) -> Iterator[str]:

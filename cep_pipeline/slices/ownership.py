@@ -16,8 +16,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.order import before_is_earlier
-from cep_pipeline.slices.partitions import partitions_of
+from cep_pipeline.slices.order import before_is_earlier, partitions_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents, rows_before
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import ascend
-from cep_pipeline.expressions.columns import Array, Column, TableColumns, one_chunk
+from cep_pipeline.expressions.columns import Array, Column, TableColumns, column_from_arrow
 from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.routines import PADDING, SPLIT_AT_ONCE, group_rows, padded_copy, select_codes
@@ -252,19 +252,12 @@ class PreparedEvents:
     def _type_codes(self) -> tuple[Array, list[str]]:
         """int32: a code for each event, -1 for a null type; and the text of each code."""
         if self._codes is None:
-            array = self.table.column(self.type_attribute)
-            if not pa.types.is_dictionary(array.type):
-                array = array.dictionary_encode()
-            array = one_chunk(array.unify_dictionaries())
-            indices = array.indices.fill_null(-1) if array.null_count else array.indices
-            codes = indices.to_numpy().astype(np.int32, copy=False)
-            entries = array.dictionary.to_pylist()
-            names = ["" if entry is None else str(entry) for entry in entries]
-            if len(set(entries)) < len(entries) or None in entries:  # one code for each text, and -1 for null
-                first = {name: code for code, name in reversed([*enumerate(names)])}
-                merged = [-1 if entry is None else first[str(entry)] for entry in entries]
-                codes = np.array([*merged, -1], np.int32)[codes]
-            self._codes = codes, names
+            column = self.column(self.type_attribute)
+            if column.dictionary is None:
+                column = column_from_arrow(self.table.column(self.type_attribute).cast(pa.string()))
+            assert column.dictionary is not None
+            codes = column.values if column.valid is None else np.where(column.valid, column.values, np.int32(-1))
+            self._codes = codes, column.dictionary.tolist()
         return self._codes
 
 

@@ -8,10 +8,9 @@ clause and on no slice is kept with the clause (`clause_cache_of`).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,27 +19,26 @@ from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array, RowRange
 from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Expression, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Expression, Reference, walk
 from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties, Window
+from cep_pipeline.patterns.pattern import Pattern, Ties, Window, remembered
 from cep_pipeline.patterns.rewriting import Node, rewritten
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, gather, group_rows, padded_copy
 
 MOST_CLAUSES = 1 << 12
-"""Clauses that are remembered; those not run for longest go first."""
+"""Clauses that are remembered; those asked for first go first."""
 
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
 class ClauseCache:
     """Cache of slice-independent facts about one clause, by key."""
 
-    clause: Clause
-    _known: dict[Hashable, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return the fact kept under a key, computed on first use; it must depend on the clause and the key alone."""
@@ -51,19 +49,10 @@ class ClauseCache:
             return found
 
 
-_caches: OrderedDict[int, ClauseCache] = OrderedDict()
-
-
+@remembered(MOST_CLAUSES)
 def clause_cache_of(clause: Clause) -> ClauseCache:
     """The cache of this very clause object."""
-    known = _caches.get(id(clause))
-    if known is not None:  # it holds the clause, so that no other one can have its id
-        _caches.move_to_end(id(clause))
-        return known
-    made = _caches[id(clause)] = ClauseCache(clause)
-    while len(_caches) > MOST_CLAUSES:
-        _caches.popitem(last=False)
-    return made
+    return ClauseCache()
 
 
 def implied_by(clause: Clause, window: Window, ties: Ties) -> Implications:
@@ -84,10 +73,6 @@ def may_match(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
     return not contradicted and (not constants or constants_hold(constants, events))
 
 
-EVENTS_AT_ONCE = 1 << 15
-"""Events whose numbers are compared together: what is computed on the way stays in the processor's cache."""
-
-
 def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
     """Return whether an atom over one single variable holds, for each event of the slice in that variable's place.
 
@@ -96,22 +81,11 @@ def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
     Array
         bool, shape (n,); of an atom without variables, shape (1,).
     """
-    read = [node for side in expressions_of(atom) for node in walk(side) if isinstance(node, Reference)]
+    read = {node.variable for side in expressions_of(atom) for node in walk(side) if isinstance(node, Reference)}
     if not read:
         return atom_holds(atom, events, {})
-
-    def make() -> Array:
-        [variable] = {node.variable for node in read}
-        numbers = all(node.type.is_number or node.type is ValueType.BOOL for node in read)
-        count = len(events)
-        step = EVENTS_AT_ONCE if numbers else max(count, 1)  # strings and lists cost something for each part
-        truths = np.empty(count, np.bool_)
-        for first in range(0, count, step):
-            rows = RowRange(first, min(first + step, count))
-            truths[first : rows.end] = atom_holds(atom, events, {variable: rows})
-        return truths
-
-    return events.derive(("truths of all", atom), make)
+    rows = dict.fromkeys(read, RowRange(0, len(events)))
+    return events.derive(("truths of all", atom), lambda: atom_holds(atom, events, rows))
 
 
 def holds_for_all(events: PreparedEvents, conjunct: Conjunct) -> Array:
@@ -190,20 +164,11 @@ class EventLeaf:
 MOST_LEAVES = 1 << 13
 """Leaves that are remembered; those not asked for longest go first."""
 
-_leaves: OrderedDict[Hashable, EventLeaf] = OrderedDict()
 
-
+@lru_cache(maxsize=MOST_LEAVES)
 def the_leaf(event_type: EventType, filters: tuple[Conjunct, ...]) -> EventLeaf:
     """The one leaf of these events; the filters are conjuncts over the one variable `ANY_EVENT`."""
-    key = event_type, frozenset(filters)
-    known = _leaves.get(key)
-    if known is not None:
-        _leaves.move_to_end(key)
-        return known
-    made = _leaves[key] = EventLeaf(event_type, filters)
-    while len(_leaves) > MOST_LEAVES:
-        _leaves.popitem(last=False)
-    return made
+    return EventLeaf(event_type, filters)
 
 
 def leaf_of(clause: Clause, variable: str) -> EventLeaf:

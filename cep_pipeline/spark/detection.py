@@ -42,9 +42,7 @@ from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.session import is_local
 from cep_pipeline.spark.slicing import Pieces, Slice
 from cep_pipeline.spark.tasks import Progress, cores_of, run_tasks
-from cep_pipeline.statistics.node_counts import NodeCounts
-from cep_pipeline.statistics.observed import Observed, observations_of
-from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler, merge_profiles
+from cep_pipeline.statistics.observed import NodeCounts, Observed, OutputProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
     remove_file,
@@ -396,7 +394,7 @@ def _merged(
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(own),
-        observed=Observed(observations_of(counters.nodes.values()), merge_profiles(profiles)),
+        observed=Observed.of(counters.nodes.values(), profiles),
         carry_out=job.state if kept is None else kept.carry_out,
         pending={name: number for name, number in pending.items() if number},
         summaries={name: summary.to_json() for name, summary in summaries.items()},

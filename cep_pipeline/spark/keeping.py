@@ -32,7 +32,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, waits_for_later_events
-from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler
+from cep_pipeline.statistics.observed import OutputProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
     conform,

@@ -38,7 +38,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.language.source import PatternWarning
+from cep_pipeline.language.tokens import PatternWarning
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Output, Pattern, with_composed

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from cep_pipeline.compiled.cache import cache_folder
+from cep_pipeline.compiled.object_code import cache_folder
 from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.signals import ENDING, interruption_before
 from cep_pipeline.spark.workers import trouble_with_workers

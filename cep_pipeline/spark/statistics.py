@@ -9,8 +9,7 @@ from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.statistics import StatisticsSnapshot, partial_statistics
-from cep_pipeline.statistics.estimate import windowed_statistics
-from cep_pipeline.statistics.partial import snapshot_of
+from cep_pipeline.statistics.estimate import snapshot_of, windowed_statistics
 from cep_pipeline.statistics.windowed import WindowedStatistics
 
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from cep_pipeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # the names of the package, each imported when it is first used
+    from cep_pipeline.statistics.estimate import PartialStatistics as PartialStatistics
     from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
     from cep_pipeline.statistics.estimate import partial_statistics as partial_statistics
     from cep_pipeline.statistics.estimate import windowed_statistics as windowed_statistics
-    from cep_pipeline.statistics.partial import PartialStatistics as PartialStatistics
     from cep_pipeline.statistics.snapshot import JointSelectivity as JointSelectivity
     from cep_pipeline.statistics.snapshot import Kind as Kind
     from cep_pipeline.statistics.snapshot import LeafRate as LeafRate

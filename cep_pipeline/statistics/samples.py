@@ -17,12 +17,10 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import holds_over_lists
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_set
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.joint import JointPairs, joint_pairs
-from cep_pipeline.statistics.pairs import FirstEvents, draw_pairs
-from cep_pipeline.statistics.partial import PairCount
 from cep_pipeline.statistics.terms import (
     FIRST,
     SECOND,
@@ -34,7 +32,7 @@ from cep_pipeline.statistics.terms import (
     terms_of,
     tuples_of,
 )
-from cep_pipeline.statistics.tuples import find_tuples
+from cep_pipeline.statistics.tuples import FirstEvents, draw_pairs, find_tuples
 
 Array = np.ndarray[Any, Any]
 MOST_TUPLES = 8192
@@ -54,27 +52,7 @@ class Terms:
     @classmethod
     def of(cls, patterns: Iterable[Pattern]) -> Terms:
         """The leaves and conditions of patterns of one stream; those of the same patterns are found once."""
-        patterns = tuple(map(plain_pattern, patterns))
-        # By the patterns themselves: those that are equal may differ in what keys say, as 1 and 1.0 do.
-        asked = tuple(map(id, patterns))
-        found = _known.get(asked)
-        if found is None:
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            found = _known[asked] = patterns, cls._of(patterns)
-        return found[1]
-
-    @classmethod
-    def _of(cls, patterns: tuple[Pattern, ...]) -> Terms:
-        leaves, pairs = terms_of(patterns)
-        scopes: dict[PairScope | TupleScope, list[Condition]] = {}
-        conditions: list[Condition] = [*pairs, *joint_pairs(patterns), *tuples_of(patterns)]
-        for condition in conditions:
-            scopes.setdefault(condition.scope, []).append(condition)
-        known = dict.fromkeys(leaves)
-        for scope in scopes:
-            known.update(dict.fromkeys(leaves_of(scope)))
-        return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
+        return _terms_of([*map(plain_pattern, patterns)])
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
@@ -83,9 +61,17 @@ class Terms:
         return dict(sorted(found.items()))
 
 
-_MOST_KNOWN = 32
-_known: dict[tuple[int, ...], tuple[tuple[Pattern, ...], Terms]] = {}
-"""Ids of patterns, which are held so that no others get these ids, -> the patterns and their terms."""
+@once_a_set
+def _terms_of(patterns: list[Pattern]) -> Terms:
+    leaves, pairs = terms_of(patterns)
+    scopes: dict[PairScope | TupleScope, list[Condition]] = {}
+    conditions: list[Condition] = [*pairs, *joint_pairs(patterns), *tuples_of(patterns)]
+    for condition in conditions:
+        scopes.setdefault(condition.scope, []).append(condition)
+    known = dict.fromkeys(leaves)
+    for scope in scopes:
+        known.update(dict.fromkeys(leaves_of(scope)))
+    return Terms(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
 
 
 def leaves_of(scope: PairScope | TupleScope) -> tuple[Leaf, ...]:
@@ -93,6 +79,40 @@ def leaves_of(scope: PairScope | TupleScope) -> tuple[Leaf, ...]:
     if isinstance(scope, PairScope):
         return scope.first, scope.second
     return tuple(member.leaf for member in scope.members)
+
+
+@dataclass(frozen=True, slots=True)
+class PairCount:
+    """Pairs of a scope and how many pass a condition.
+
+    Attributes
+    ----------
+    pairs
+        The exact number of pairs.
+    tested
+        How many of them were tested.
+    passing
+        The (estimated) number of all `pairs` that pass: exact, and whole, where all were tested.
+    squares, passing_squares
+        Of the pairs that were drawn, and of those of them that pass, the sum of the squares of how many pairs each
+        stands for; 0 where all were tested. They add up over slices and days and give the variance of the estimate.
+    """
+
+    pairs: int = 0
+    tested: int = 0
+    passing: float = 0.0
+    squares: float = 0.0
+    passing_squares: float = 0.0
+
+    def __add__(self, other: PairCount) -> PairCount:
+        pairs = self.pairs + other.pairs
+        return PairCount(
+            pairs,
+            self.tested + other.tested,
+            min(self.passing + other.passing, float(pairs)),
+            self.squares + other.squares,
+            self.passing_squares + other.passing_squares,
+        )
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from cep_pipeline.patterns.conditions import (
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.output_profile import OutputProfile
+from cep_pipeline.statistics.observed import OutputProfile
 from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, pair_of, tuple_of
-from cep_pipeline.statistics.versioned import check_version, digest_of
+from cep_pipeline.statistics.versioned import check_version
+from cep_pipeline.storage import digest_of
 
 VERSION = 3
 """Version of the JSON form."""

@@ -20,14 +20,13 @@ from cep_pipeline.patterns.expressions import (
     Element,
     Expression,
     Length,
-    Literal,
     Reference,
     ValueType,
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, connected_parts, equal_variables
-from cep_pipeline.patterns.pattern import Pattern, Ties, Window
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.pattern import Pattern, Ties, Window, remembered
+from cep_pipeline.patterns.rewriting import rewritten, with_values
 from cep_pipeline.patterns.structure import EventType, type_alternatives
 
 FIRST = "x"
@@ -89,14 +88,8 @@ class PairCondition:
         return f"{self.scope.key}: {conjunct_key(self.conjunct)}"
 
 
-MOST_LEAVES = 1 << 14
-"""Leaves of clauses that are remembered; then they are forgotten, all together."""
-_leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
-"""Cache of keys, which take long to write, by clause and variable. It holds the clause, so that no other has its id."""
-MOST_PAIRS = 1 << 14
-"""Conditions over two variables that are remembered in the same way."""
-_pairs: dict[tuple[int, int], tuple[Clause, Conjunct, PairCondition | None]] = {}
-"""Cache of conditions on pairs, by clause and conjunct, which are held."""
+MOST_TERMS = 1 << 14
+"""Leaves of clauses, and conditions over two variables, that are remembered: their keys take long to write."""
 
 
 def clauses_read(clause: Clause) -> tuple[Clause, ...]:
@@ -104,16 +97,12 @@ def clauses_read(clause: Clause) -> tuple[Clause, ...]:
     return (clause, *(negated for structure in clause.negated_structures for negated in structure.clauses))
 
 
+@remembered(MOST_TERMS)
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
     """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
-    known = _leaves.get((id(clause), variable))
-    if known is None:
-        own = [rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable)]
-        filters = tuple(own if len(own) < 2 else sorted(set(own), key=conjunct_key))
-        if len(_leaves) >= MOST_LEAVES:
-            _leaves.clear()
-        known = _leaves[id(clause), variable] = clause, Leaf(clause.by_name[variable].event_type, filters)
-    return known[1]
+    own = [rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable)]
+    filters = tuple(own if len(own) < 2 else sorted(set(own), key=conjunct_key))
+    return Leaf(clause.by_name[variable].event_type, filters)
 
 
 def is_filter(conjunct: Conjunct, variable: str) -> bool:
@@ -122,20 +111,12 @@ def is_filter(conjunct: Conjunct, variable: str) -> bool:
     return len(own) == 1 and variable in own and _mentions_only(conjunct, _FILTERING)
 
 
+@remembered(MOST_TERMS)
 def pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairCondition | None:
     """The measurable form of a conjunct over two variables; None where single events do not decide it.
 
     A Kleene variable's element, first and last event count as any event of its leaf.
     """
-    known = _pairs.get((id(clause), id(conjunct)))
-    if known is None:
-        if len(_pairs) >= MOST_PAIRS:
-            _pairs.clear()
-        known = _pairs[id(clause), id(conjunct)] = clause, conjunct, _pair_of(pattern, clause, conjunct)
-    return known[2]
-
-
-def _pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairCondition | None:
     if len(conjunct.variables) != 2 or not _mentions_only(conjunct, _SINGLE):
         return None
     left, right = sorted(conjunct.variables, key=lambda name: clause.by_name[name].position)
@@ -154,13 +135,14 @@ def _pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairCondit
     return min(conditions, key=lambda condition: condition.key)
 
 
+@remembered(MOST_TERMS)
 def agreement(pattern: Pattern, clause: Clause, attribute: str, first: str, second: str) -> PairCondition:
     """The test that two variables agree on an attribute of an equivalence test or of PARTITION BY."""
     kind = dict(pattern.attributes).get(attribute, ValueType.INT64)
     # Agreement has no direction: it has one key, whichever variable is named first.
     names = sorted((first, second), key=lambda name: clause.by_name[name].position)
     left, right = (Reference(name, attribute, Element.ONLY, kind) for name in names)
-    condition = _pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
+    condition = pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
     assert condition is not None
     return condition
 
@@ -264,19 +246,7 @@ def conjunct_key(conjunct: Conjunct) -> str:
         for atom in conjunct.atoms
         if isinstance(atom, Membership) and atom.parameter is not None
     )
-    return format_conjunct(_with_values(conjunct)) + parameters
-
-
-def _with_values(conjunct: Conjunct) -> Conjunct:
-    """The conjunct with their values for the parameters that stand for one value."""
-
-    def bound(node: Expression) -> Expression:
-        return replace(node, parameter=None) if isinstance(node, Literal) and node.parameter is not None else node
-
-    if any(isinstance(atom, Membership) for atom in conjunct.atoms):
-        atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
-        conjunct = Conjunct(tuple(atoms))
-    return rewritten(conjunct, bound)
+    return format_conjunct(with_values(conjunct)) + parameters
 
 
 def format_conjunct(conjunct: Conjunct) -> str:

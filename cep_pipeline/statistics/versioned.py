@@ -1,16 +1,14 @@
-"""JSON documents with a version: those of another one are refused, and a digest tells them apart.
+"""JSON documents with a version: those of another one are refused.
 
 Arrays stand in them as text: little-endian, and compressed.
 """
 
 from __future__ import annotations
 
-import json
 import reprlib
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -33,12 +31,6 @@ def check_version(content: object, version: int, what: str, source: str) -> None
         raise OtherVersion(
             f"{source}: a {what} of version {reprlib.repr(found)}; this package reads version {version}: make it again"
         )
-
-
-def digest_of(content: object) -> str:
-    """First 32 hexadecimal digits of the SHA-256 of canonical JSON."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return sha256(text.encode()).hexdigest()[:32]
 
 
 def packed(array: Array) -> str:

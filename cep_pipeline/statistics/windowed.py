@@ -29,7 +29,8 @@ from cep_pipeline.statistics.snapshot import (
     effective_number,
     wilson_interval,
 )
-from cep_pipeline.statistics.versioned import check_version, digest_of, packed, unpacked
+from cep_pipeline.statistics.versioned import check_version, packed, unpacked
+from cep_pipeline.storage import digest_of
 
 Array = np.ndarray[Any, Any]
 

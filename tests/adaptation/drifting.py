@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation.verification import Verification
+from cep_pipeline.adaptation.invariants import Verification
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot
 from cep_pipeline.statistics.terms import terms_of

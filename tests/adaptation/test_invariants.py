@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import invariants_of, without_invariants
-from cep_pipeline.adaptation.invariants import Invariant, describe
-from cep_pipeline.adaptation.verification import describe_verification, is_violated
+from cep_pipeline.adaptation.invariants import Invariant, describe, describe_verification, is_violated
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order

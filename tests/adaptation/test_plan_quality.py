@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import gain, ln_cost_on
-from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.adaptation.plan_makers import same_plans
 from cep_pipeline.planning import PLANNERS, plan
 from tests.adaptation import drifting
 from tests.thoroughness import examples

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.adaptation.recent_statistics import RecentStatistics
+from cep_pipeline.adaptation.event_stream import EventStream, RecentStatistics
 from tests.adaptation.test_loop import ABC, SECOND, drifting, patterns_of
 
 AND = ABC.replace("SEQ", "AND")

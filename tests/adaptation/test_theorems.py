@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import invariants_of
-from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.adaptation.plan_makers import same_plans
 from cep_pipeline.planning import COSTS, plan
 from tests.adaptation import drifting
 from tests.adaptation.memo_cells import verify_all_cells

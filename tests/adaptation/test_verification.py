@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import Verification, decision_function, invariants_of
-from cep_pipeline.adaptation.verification import InvariantCheck, is_violated
+from cep_pipeline.adaptation.invariants import InvariantCheck, is_violated
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import COSTS, plan
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cep_pipeline.adaptation import Invariant, Verification
-from cep_pipeline.adaptation.verification import InvariantCheck
+from cep_pipeline.adaptation.invariants import InvariantCheck
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import StatisticsSnapshot
 

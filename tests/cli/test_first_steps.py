@@ -279,9 +279,10 @@ def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
     assert cep("check", "--param", "rooms=room-1", folder=project).code == 2
     (project / "at.sase").write_text("NAME at PATTERN Event a WHERE a.room = $room WITHIN 1 day")
     over_file = ("check", "at.sase", "--schema", "streams/cold_rooms.yaml")
-    for values, made in (("room-1", "1 pattern"), ("room-1,room-2", "2 patterns")):
-        done = cep(*over_file, "--param", f"room={values}", folder=project)
-        assert (done.code, made in done.output) == (0, True), done.errors
+    done = cep(*over_file, "--param", "room=room-1", folder=project)
+    assert (done.code, "1 pattern" in done.output) == (0, True), done.errors
+    done = cep(*over_file, "--param", "room=room-1,room-2", folder=project)
+    assert done.code == 2 and "not to a set" in done.errors
     both = "PATTERN Event a WHERE a.room = $room AND a.room IN $room WITHIN 1 day"
     (project / "both.sase").write_text(both)
     done = cep("check", "both.sase", *over_file[2:], "--param", "room=room-1", folder=project)

@@ -19,7 +19,7 @@ from cep_pipeline.detection.results import opened
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.partitions import partitions_of
+from cep_pipeline.slices.order import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 from tests.contracts.mechanisms import DRAWN, RUN_TREES, planned
 from tests.oracle.clauses import Conjunct, Rules, clauses_of
 from tests.oracle.events import read_events

@@ -28,7 +28,7 @@ import cep_pipeline as cep
 from cep_pipeline.cli.options import counted, parse_parameters
 from cep_pipeline.errors import PatternError
 from cep_pipeline.events.event_files import load_events
-from cep_pipeline.language.source import PatternWarning
+from cep_pipeline.language.tokens import PatternWarning
 from cep_pipeline.patterns.pattern import Pattern
 from tests.cli.command_line import CHECKOUT
 from tests.cli.command_line import cep as run_cep

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from cep_pipeline.cli.help import with_tables
-from cep_pipeline.document_reference import json_schema, parts_of
+from cep_pipeline.documents import json_schema, parts_of
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.stream_document import StreamDocument

@@ -14,8 +14,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from cep_pipeline.document_reference import json_schema, parts_of, settings_table
-from cep_pipeline.documents import Document
+from cep_pipeline.documents import Document, json_schema, parts_of, settings_table
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import stream_document
 from cep_pipeline.events.casting import NumberSigns, cast_checked_to

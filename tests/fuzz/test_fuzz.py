@@ -39,8 +39,7 @@ from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
-from cep_pipeline.statistics.observed import Observation, Observed
-from cep_pipeline.statistics.output_profile import OutputProfile
+from cep_pipeline.statistics.observed import Observation, Observed, OutputProfile
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from tests.fuzz.mutations import mutated_bytes, mutated_document, refused
 

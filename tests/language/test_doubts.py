@@ -1,4 +1,4 @@
-"""Patterns that order text whose values look like numbers, times or bools are told so, with what to write."""
+"""Patterns that order text whose values look like numbers are told so, with what to write."""
 
 from __future__ import annotations
 
@@ -34,13 +34,6 @@ def doubts(text: str, **columns: list[str | None]) -> list[str]:
         (["1'250", "7"], 'type int64 in the stream schema, and write `thousands: "\'"` in `source`'),
         (["1,250", "2,500"], '(1,250 is read as 1.250; no value tells if it is 1250: that would be thousands: ",")'),
         ([*map(str, range(200)), "n/a"], "look like numbers"),
-        (["4.3.2025", "12.4.2025"], "such as '4.3.2025', look like times"),
-        (["03.03.2025 09:00:00", "01.04.2025 09:00:00"], "look like times"),
-        (["3/4/25 9:30 PM", "12/4/25 9:30 AM"], "look like times"),
-        (["2025-03-04T09:30:00+01:00", "2025-03-04T09:30:00+02:00"], "look like times"),
-        (["9:30", "10:15"], "look like times"),
-        (["true", "FALSE"], "look like bools, which have no order: compare 'x' by = or !="),
-        (["J", "N"], "look like bools"),
     ],
 )
 def test_values_that_are_no_text_are_told(values: list[str | None], said: str) -> None:
@@ -57,8 +50,6 @@ def test_values_that_are_no_text_are_told(values: list[str | None], said: str) -
         ["abc", "99"],
         ["007", "012"],
         ["2025-03-04", "2025-04-05"],
-        ["2025-03-04 09:30", "2025-03-04 10:15:30.5"],
-        ["09:30", "10:15"],
         ["1.2.3", "10.1.1"],
         ["A", "B"],
     ],

@@ -215,16 +215,16 @@ NEXT, PAST = "AFTER MATCH SKIP TO NEXT ROW", "AFTER MATCH SKIP PAST LAST ROW"
 @pytest.mark.parametrize(
     ("pattern", "define", "measures", "after"),
     [
-        ("A B C", "B AS price > A.price, C AS price <= PREV(price, 2)", ["FIRST(price)", "LAST(price, 1)"], PAST),
+        ("A B C", "B AS price > A.price, C AS price <= PREV(price, 1)", ["FIRST(price)", "LAST(price)"], PAST),
         (
             "A B C",
-            "C AS price > FIRST(price) OR LAST(price, 2) IS NULL",
-            ["price", "FIRST(price, 1)", "COUNT(*)"],
+            "C AS price > FIRST(price) OR LAST(C.price, 1) IS NULL",
+            ["price", "FIRST(price, 0)", "COUNT(*)"],
             NEXT,
         ),
         ("A B+ C", "A AS size = 0, B AS size = 1, C AS size = 2", ["COUNT(B.price)", "COUNT(*)", "SUM(B.price)"], PAST),
         ("A B* C", "B AS size = 1, C AS NOT (size = 1)", ["COUNT(B.*)", "COUNT(B.price)", "B.price", "COUNT(*)"], NEXT),
-        ("A B+ C", "B AS price <= A.price, C AS price > A.price", ["LAST(price, 1)", "FIRST(price, 1)"], NEXT),
+        ("A B+ C", "B AS price <= A.price, C AS price > A.price", ["LAST(B.price)", "FIRST(B.price)"], NEXT),
         (
             "A B+ C+ D",
             "B AS price < PREV(price), C AS price > PREV(price), D AS price <= PREV(price)",
@@ -246,10 +246,15 @@ NEXT, PAST = "AFTER MATCH SKIP TO NEXT ROW", "AFTER MATCH SKIP PAST LAST ROW"
         (
             "A+ B",
             "A AS size < 2 AND MAX(A.price) < 3, B AS size >= 2 AND price >= FIRST(price)",
-            ["LAST(price, 1)"],
+            ["LAST(A.price)"],
             PAST,
         ),
-        ("A+? B", "A AS size < 2 AND (LAST(price, 1) IS NULL OR price <> LAST(price, 1)), B AS size >= 2", [], NEXT),
+        (
+            "A+? B",
+            "A AS size < 2 AND (LAST(A.price, 1) IS NULL OR price <> LAST(A.price, 1)), B AS size >= 2",
+            [],
+            NEXT,
+        ),
         ("(A | B C*) D", "A AS size = 0, B AS size = 1, C AS size = 1, D AS size = 2", ["A.price", "COUNT(C.*)"], NEXT),
         ("(A+ | B+) C", "A AS size = 0, B AS size = 1, C AS size = 2", ["COUNT(*)", "COUNT(A.price)"], PAST),
         ("A B?? C", "B AS size = 1 AND B.price > 0, C AS size = 2", ["B.price", "C.price"], PAST),
@@ -282,9 +287,9 @@ def queries(draw: st.DrawFn) -> tuple[str, str, list[str]]:
     )
     define = []
     for at, name in enumerate(names):
-        other = ["0", "1", "2", "PREV(price, 1)", "PREV(price, 2)"]
+        other = ["0", "1", "2", "PREV(price, 1)", "PREV(price)"]
         other += [f"{one}.price" for one in names[: at + 1]] * 2
-        other += [f"{end}(price{more})" for end in ("FIRST", "LAST") for more in ("", ", 1", ", 2")]
+        other += [f"{end}(price{more})" for end in ("FIRST", "LAST") for more in ("", ", 0")]
         other += [f"{end}({name}.price)" for end in ("FIRST", "LAST", "SUM", "MIN", "MAX", "AVG")]
         other += [f"LAST({name}.price, 1)", f"COUNT({name}.*)"]
         sides = st.sampled_from(other)
@@ -295,7 +300,7 @@ def queries(draw: st.DrawFn) -> tuple[str, str, list[str]]:
         tests = [*filter(None, [told]), *draw(st.lists(test, max_size=1))]
         if tests:
             define.append(f"{name} AS {' AND '.join(tests)}")
-    measured = [f"{end}({one}price{more})" for end in ("FIRST", "LAST") for one in ("", "A.") for more in ("", ", 1")]
+    measured = [f"{end}({one}price{more})" for end in ("FIRST", "LAST") for one in ("", "A.") for more in ("", ", 0")]
     measured += [f"{one}.price" for one in names] + [f"COUNT({one}.*)" for one in names] + ["price", "COUNT(*)"]
     measured += [f"{function}({one}.price)" for function in ("SUM", "AVG", "COUNT") for one in names]
     return " ".join(parts), ", ".join(define), draw(st.lists(st.sampled_from(measured), max_size=1))
@@ -392,20 +397,18 @@ SELECT v.symbol, v.bottom FROM ticks MATCH_RECOGNIZE (
             "A AS size = 1, B AS size = 2, C AS price > PREV(price)",
             "a.size = 1 AND b.size = 2 AND c.price > a.price AND c.price > b.price",
         ),
-        ("A B C", "C AS price > FIRST(price) AND size > LAST(size, 2)", "c.price > a.price AND c.size > a.size"),
-        ("A B C", "C AS price > FIRST(price, 1) AND size > LAST(size, 1)", "c.price > b.price AND c.size > b.size"),
-        ("A B C", "C AS price > LAST(price) OR price > FIRST(size, 1)", "(c.price > c.price OR c.price > b.size)"),
+        ("A B C", "C AS price > FIRST(price) AND size > PREV(size)", "c.price > a.price AND c.size > b.size"),
+        ("A B C", "C AS price > LAST(price) OR price > FIRST(size, 0)", "(c.price > c.price OR c.price > a.size)"),
         (
             "A{2} B",
-            "B AS price > FIRST(price) AND price > LAST(price, 1)",
+            "B AS price > FIRST(price) AND price > PREV(price)",
             "b.price > a[1].price AND b.price > a[a.LEN].price",
         ),
         (
             "A{2}",
-            "A AS price > FIRST(price) OR LAST(price, 1) IS NULL",
+            "A AS price > FIRST(price) OR LAST(A.price, 1) IS NULL",
             "(a[i].price > a[1].price OR a[i-1].price IS NULL)",
         ),
-        ("A B C", "C AS price > PREV(price, 2)", "c.price > a.price"),
         ("A B", "B AS B.timestamp <= A.timestamp + INTERVAL '5' SECOND", "b.timestamp <= a.timestamp + 5 seconds"),
         ("A", "A AS symbol LIKE 'a\\%'", "a.symbol LIKE 'a\\\\%'"),
         ("A", "A AS symbol NOT IN ('x', 'o''y') AND size <> 2", "a.symbol NOT IN ('x', 'o''y') AND a.size != 2"),
@@ -432,10 +435,9 @@ def test_a_variable_for_any_rows_between_others_is_a_strategy(pattern: str, stru
     [
         ("FIRST(timestamp)", "A B C", "a.timestamp"),
         ("LAST(timestamp)", "A B C", "c.timestamp"),
-        ("LAST(price, 1) - FIRST(price, 1)", "A B C D", "c.price - b.price"),
+        ("LAST(price) - FIRST(price)", "A B C D", "d.price - a.price"),
         ("FIRST(price)", "A{2} B", "a[1].price"),
-        ("LAST(price, 1)", "B A{2} C", "a[a.LEN].price"),
-        ("FIRST(price, 2)", "A{2} B", "b.price"),
+        ("LAST(A.price)", "B A{2} C", "a[a.LEN].price"),
         ("RUNNING LAST(price)", "A{2}", "a[a.LEN].price"),
         ("COUNT(*)", "A{2} B", "3"),
     ],
@@ -469,11 +471,13 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         ),
         ("PATTERN (A B) DEFINE A AS price > B.price", "B.price", "B does not stand before A"),
         ("PATTERN (A B{2}) DEFINE B AS price > LAST(B.price, 1)", "price > LAST", "never holds for the first row of B"),
-        ("PATTERN (A B) DEFINE A AS price > LAST(price, 1)", "price > LAST", "never holds for the first row of A"),
-        ("PATTERN (A{3}) DEFINE A AS price > LAST(price, 2)", "LAST(price", "only the row directly before"),
-        ("PATTERN (A B{0,1} C) DEFINE C AS price > LAST(price, 1)", "LAST(price", "may be of several variables"),
-        ("MEASURES FIRST(price, 1) AS x PATTERN (A (B | C))", "FIRST(price", "may be of several variables"),
-        ("MEASURES LAST(price, 1) AS x PATTERN (A)", "LAST(price", "this measure is always null"),
+        ("PATTERN (A B) DEFINE A AS price > LAST(A.price, 1)", "price > LAST", "never holds for the first row of A"),
+        ("PATTERN (A{3}) DEFINE A AS price > LAST(A.price, 2)", "LAST(A.price", "its row before, LAST(B.price, 1)"),
+        ("PATTERN (A B C) DEFINE C AS price > LAST(price, 1)", "LAST(price", "its row before, LAST(B.price, 1)"),
+        ("PATTERN (A B C) DEFINE C AS price > PREV(price, 2)", "PREV(price", "is of the row before"),
+        ("PATTERN (A B? C) DEFINE C AS price > PREV(price, 1)", "PREV(price", "be of several variables"),
+        ("PATTERN ((A | B) C) DEFINE C AS price > FIRST(price)", "FIRST(price", "may be of several variables"),
+        ("MEASURES FIRST(price, 1) AS x PATTERN (A B)", "FIRST(price", "the first and the last row can be named"),
         # SQL takes another match than those of a pattern, or only one of them
         ("PATTERN (A B+)", "B+", "SQL takes the longest B here"),
         ("PATTERN (A | B C{2,3})", "C{2,3}", "SQL takes the longest C here"),
@@ -526,7 +530,7 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         (
             "MEASURES CLASSIFIER(A) AS c, LAST(A.price, 2) AS x PATTERN (A{3})",
             "LAST(A.price",
-            "its first and its last row",
+            "the first and the last row can be named",
         ),
         ("PATTERN (A |)", "PATTERN", "an empty row pattern"),
         ("PATTERN (A) DEFINE A AS size > ", None, "no SQL that can be read"),

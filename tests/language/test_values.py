@@ -10,7 +10,7 @@ import pytest
 from cep_pipeline.errors import PatternError
 from cep_pipeline.language.formatter import format_pattern, pattern_version
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.language.scope import Swept
+from cep_pipeline.language.scope import WrittenValues
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
@@ -168,43 +168,31 @@ def test_words_of_the_second_edition_stay_names() -> None:
         assert pattern.operands == (EventOperand(word, word),)
 
 
-def test_several_values_written_as_text_make_a_pattern_each() -> None:
+def test_values_written_as_text_are_a_set_or_one_value() -> None:
     text = (
         "NAME rise PATTERN SEQ(A a, B b) WHERE b.x - a.x > $size AND a.s = $sign WITHIN 1 day;"
-        "PATTERN A a WHERE a.x IN $size WITHIN 1 day; PATTERN A a WHERE a.s = $sign WITHIN 1 day"
+        "PATTERN A a WHERE a.x IN $sizes WITHIN 1 day; PATTERN A a WHERE a.x IN $size WITHIN 1 day"
     )
-    patterns = parse_patterns(text, SCHEMA, {"size": Swept((100, -2.5, 100)), "sign": Swept(("p",))})
+    written = {"size": (100,), "sign": ("p",), "sizes": (100, -2.5, 100)}
+    patterns = parse_patterns(text, SCHEMA, {name: WrittenValues(values) for name, values in written.items()})
     assert [(pattern.name, pattern.parameters) for pattern in patterns] == [
-        ("rise_size_100", (("size", 100), ("sign", "p"))),
-        ("rise_size__2_5", (("size", -2.5), ("sign", "p"))),
-        ("pattern_2", (("size", (100, -2.5)),)),
-        ("pattern_3", (("sign", "p"),)),
+        ("rise", (("size", 100), ("sign", "p"))),
+        ("pattern_2", (("sizes", (100, -2.5)),)),
+        ("pattern_3", (("size", (100,)),)),
     ]
-    assert len({pattern_version(pattern) for pattern in patterns}) == 4
+    assert len({pattern_version(pattern) for pattern in patterns}) == 3
     for pattern in patterns:
         assert parse_patterns(format_pattern(pattern), SCHEMA, dict(pattern.parameters)) == [pattern]
-
-
-def test_a_statement_with_several_values_is_composed_by_the_names_of_its_patterns() -> None:
-    text = "NAME big PATTERN A a WHERE a.x > $size WITHIN 1 day; NAME two PATTERN SEQ({} b, {} c) WITHIN 1 day"
-    sizes = {"size": Swept((1, 300))}
-    with pytest.raises(
-        PatternError, match="'big' has a pattern for each value of its parameters; name one: big_size_1, b"
-    ):
-        parse_patterns(text.format("A", "big"), SCHEMA, sizes)
-    composing = parse_patterns(text.format("big_size_300", "big_size_1"), SCHEMA, sizes)[-1]
-    assert [one.name for one in composing.composes] == ["big_size_1", "big_size_300"]
 
 
 def test_a_parameter_has_one_use_in_a_statement() -> None:
     text = "PATTERN A a WHERE {} AND {} WITHIN 1 day"
     for uses in (("a.x = $n", "a.x IN $n"), ("a.x IN $n", "a.x = $n")):
         with pytest.raises(PatternError, match="give the two uses two names"):
-            parse_patterns(text.format(*uses), SCHEMA, {"n": Swept((1,))})
-    with pytest.raises(PatternError, match="one number, string or bool here"):
-        parse_patterns("PATTERN A a WHERE a.x = $n WITHIN 1 day", SCHEMA, {"n": Swept(())})
-    with pytest.raises(PatternError, match="duplicate name 'p_n_1_5'"):
-        parse_patterns("NAME p PATTERN A a WHERE a.y = $n WITHIN 1 day", SCHEMA, {"n": Swept((1.5, "1.5"))})
+            parse_patterns(text.format(*uses), SCHEMA, {"n": WrittenValues((1,))})
+    for values in ((), (1.5, "1.5")):
+        with pytest.raises(PatternError, match="one number, string or bool here"):
+            parse_patterns("PATTERN A a WHERE a.x = $n WITHIN 1 day", SCHEMA, {"n": WrittenValues(values)})
 
 
 def test_the_version_of_a_pattern_that_reads_the_clock_has_the_zone() -> None:

@@ -38,11 +38,6 @@ def implied(
         ("-(a.timestamp - b.timestamp) <= 4", [("a", "b", 4)]),
         ("abs(b.timestamp - a.timestamp) <= 4", [("a", "b", 4), ("b", "a", 4)]),
         ("5 > abs(a.timestamp - b.timestamp + 1)", [("b", "a", 3), ("a", "b", 5)]),
-        ("(b.timestamp - a.timestamp) / 1 second <= 2", [("a", "b", 2_000_000)]),
-        ("(b.timestamp - a.timestamp) / 1000 > 0.5", [("b", "a", -501)]),
-        ("2.5 >= (b.timestamp - a.timestamp) * 0.5", [("a", "b", 5)]),
-        ("(b.timestamp - a.timestamp) / 10 = 0.3", [("a", "b", 3), ("b", "a", -3)]),
-        ("abs((b.timestamp - a.timestamp) / 2) <= 4", [("a", "b", 8), ("b", "a", 8)]),
         ("b.timestamp - a.timestamp <= 1.5 * 1 second", [("a", "b", 1_500_000)]),
     ],
 )
@@ -55,7 +50,7 @@ def test_spans(condition: str, spans: list[tuple[str, str, int]]) -> None:
     "condition",
     [
         "b.timestamp - a.timestamp != 10",
-        "(b.timestamp - a.timestamp) / 10 != 3",
+        "(b.timestamp - a.timestamp) / 1 second <= 2",
         "(b.timestamp - a.timestamp) * 3 <= 30",
         "(b.timestamp - a.timestamp) / 0 <= 30",
         "3 / (b.timestamp - a.timestamp) <= 30",
@@ -169,7 +164,6 @@ def test_what_events_agree_on_counts_as_equal() -> None:
         "a.timestamp - b.timestamp > 0",
         "b.timestamp - a.timestamp > 3600000000",
         "b.timestamp - a.timestamp = 1.5",
-        "(b.timestamp - a.timestamp) / 1 second > 3600",
         "1 > 2",
         "1 + 1 > 3",
         "NOT TRUE",

@@ -7,10 +7,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from cep_pipeline.patterns import pattern as of_patterns
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Membership, expressions_of, negate
 from cep_pipeline.patterns.expressions import Element, Literal, Reference, Span, ValueType, variables_of, walk
-from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Strategy, Window, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Strategy, Window, remembered
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator
 from tests.language.schemas import parse_one
 
@@ -96,13 +95,10 @@ def test_walk_and_variables() -> None:
     assert variables_of(ONE) == frozenset()
 
 
-def test_what_is_made_of_a_pattern_is_made_once_an_object_and_not_kept_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(of_patterns, "MOST_PATTERNS", 2)
+def test_what_is_made_of_a_pattern_is_made_once_an_object_and_not_kept_for_ever() -> None:
     asked: list[int] = []
 
-    @once_a_pattern
+    @remembered(2)
     def name_of(pattern: Pattern) -> str:
         """The name."""
         asked.append(id(pattern))

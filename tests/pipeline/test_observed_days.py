@@ -14,8 +14,7 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.day_work import DetectedDay
 from cep_pipeline.planning import Plan
-from cep_pipeline.statistics.observed import Observed, observations_of
-from cep_pipeline.statistics.output_profile import OutputProfiler, merge_profiles
+from cep_pipeline.statistics.observed import Observed, OutputProfiler, merge_profiles, observations_of
 from tests.pipeline.local_days import LocalDays, events_by_day
 
 SCHEMA = cep.StreamSchema.from_dict(

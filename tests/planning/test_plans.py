@@ -16,7 +16,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
 from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
-from cep_pipeline.statistics.output_profile import OutputProfile
+from cep_pipeline.statistics.observed import OutputProfile
 from tests.statistics.market import market, parse
 
 TEXT = """

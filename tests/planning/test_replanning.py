@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import invariants_of
-from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
+from cep_pipeline.adaptation.plan_makers import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
 from cep_pipeline.planning.orderings import DecidingComparison

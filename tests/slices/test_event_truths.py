@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Expression, Literal, Reference
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices import views
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import holds_for_all
 from tests.expressions.test_evaluate import FLOAT, atoms, correlations, rows
@@ -35,14 +33,12 @@ def correlated() -> st.SearchStrategy[Atom]:
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(rows(), st.lists(st.one_of(atoms(), correlated()), min_size=1, max_size=3), st.integers(1, 4))
-def test_all_events_at_once(drawn: list[dict[str, Any]], chosen: list[Atom], at_once: int) -> None:
+@given(rows(), st.lists(st.one_of(atoms(), correlated()), min_size=1, max_size=3))
+def test_all_events_at_once(drawn: list[dict[str, Any]], chosen: list[Atom]) -> None:
     events = PreparedEvents(
         events_table([{**row, "timestamp": index} for index, row in enumerate(drawn)]), type_attribute="kind"
     )
     conjunct = Conjunct(tuple(map(of_one_event, chosen)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "EVENTS_AT_ONCE", at_once)
-        found = holds_for_all(events, conjunct)
+    found = holds_for_all(events, conjunct)
     expected = conjunct_holds(conjunct, events, {"a": np.arange(len(drawn))})
     assert np.broadcast_to(found, len(drawn)).tolist() == expected.tolist()

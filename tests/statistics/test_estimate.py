@@ -29,9 +29,8 @@ from cep_pipeline.statistics import (
     estimate_statistics,
     partial_statistics,
 )
-from cep_pipeline.statistics.estimate import rough_statistics
-from cep_pipeline.statistics.pairs import FirstEvents, draw_pairs
-from cep_pipeline.statistics.partial import snapshot_of
+from cep_pipeline.statistics.estimate import rough_statistics, snapshot_of
+from cep_pipeline.statistics.tuples import FirstEvents, draw_pairs
 from tests import streams
 from tests.oracle.answer import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements

@@ -14,7 +14,7 @@ import cep_pipeline as cep
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.statistics import Source, StatisticsSnapshot, partial, partial_statistics
+from cep_pipeline.statistics import Source, StatisticsSnapshot, estimate, partial_statistics
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.statistics.joint import joint_pairs
 from tests.statistics.market import SCHEMA, market, parse
@@ -93,7 +93,7 @@ def test_slices_add_up() -> None:
     cuts = [None, (times[200], seqs[200]), (times[201], seqs[201]), (times[450], seqs[450]), None]
     whole = cep.estimate_statistics(patterns, events)
     parts = [partial_statistics(patterns, events, start=start, end=end) for start, end in itertools.pairwise(cuts)]
-    assert partial.snapshot_of(reduce(add, parts)).joints == whole.joints != ()
+    assert estimate.snapshot_of(reduce(add, parts)).joints == whole.joints != ()
 
 
 def test_a_plan_multiplies_by_what_they_are_together() -> None:

@@ -15,11 +15,10 @@ from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.observed import (
     Observation,
     Observed,
+    OutputProfile,
     merge_observations,
     observations_of,
-    with_profiles,
 )
-from cep_pipeline.statistics.output_profile import OutputProfile
 from tests.statistics.market import market, parse
 
 
@@ -86,5 +85,4 @@ def test_plans_go_by_the_profiles_of_their_own_patterns() -> None:
     )
     known = OutputProfile("both", ("a", "b"), (1, 2))
     gone = replace(known, pattern="gone")
-    snapshot = cep.estimate_statistics(patterns, market(300))
-    assert with_profiles(snapshot, patterns, Observed((), (known, gone))).output_profiles == (known,)
+    assert Observed((), (known, gone)).profiles_of(patterns) == (known,)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler, is_open, merge_profiles
+from cep_pipeline.statistics.observed import OutputProfile, OutputProfiler, is_open, merge_profiles
 from tests.statistics.market import market, parse
 
 CONJUNCTION = "NAME all PATTERN AND(A a, B b, C c) WITHIN 2 seconds"

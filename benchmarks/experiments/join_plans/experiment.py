@@ -25,7 +25,7 @@ from benchmarks.experiments.join_plans.measured_runs import MeasuredRun, PlanRun
 from benchmarks.traffic_stream import generate_traffic
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.generate.market import Market
+from cep_pipeline.generate import Market
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import types_of

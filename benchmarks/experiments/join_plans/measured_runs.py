@@ -17,7 +17,7 @@ from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 
 SLOW_S = 0.5
 """A plan that takes longer than this is run only once."""

@@ -24,7 +24,7 @@ from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.expressions.columns import column_from_arrow
 from cep_pipeline.expressions.correlation import deviations_of_all
-from cep_pipeline.generate.market import Market
+from cep_pipeline.generate import Market
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents

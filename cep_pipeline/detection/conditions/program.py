@@ -26,9 +26,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import order_rows
+from cep_pipeline.slices.order import order_rows, partitions_of
 from cep_pipeline.slices.ownership import Finality, owned_matches
-from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows, room_for
 from cep_pipeline.slices.views import View, everything, holds_for_all, leaf_view, may_match, rows_below

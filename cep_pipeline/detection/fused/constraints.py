@@ -61,8 +61,7 @@ from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import TimeSpan
 from cep_pipeline.planning.costs.conditions import in_test_order
 from cep_pipeline.slices.keys import Key, as_floats, comparable, is_exact, keys_of, largest
-from cep_pipeline.slices.order import before_is_earlier, may_be_one, order_bound
-from cep_pipeline.slices.partitions import positions_of
+from cep_pipeline.slices.order import before_is_earlier, may_be_one, order_bound, positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, gather, padded, padded_copy
 from cep_pipeline.slices.views import (

@@ -33,7 +33,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.keys import Key, keyed_leaf
 from cep_pipeline.slices.views import View, clause_cache_of
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_view
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 
 FIRST_FOUND, FIRST_FOUND_ALONE = 1 << 10, 1 << 16
 """Events of matches that there is room for at first: of one of many members, and of a single one."""

@@ -25,7 +25,7 @@ from cep_pipeline.patterns.pattern import Consume, Output, Pattern
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.order import WindowInstants, instants_of
 from cep_pipeline.slices.views import holds_for_all
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 
 _advance = NativeKernel(
     "cep_pipeline.detection.nfab.automaton_kernel",

@@ -43,7 +43,7 @@ from cep_pipeline.slices.order import (
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View, clause_cache_of, everything, may_match
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from cep_pipeline.planning.orderings import (
 )
 from cep_pipeline.planning.planners import without_invariants_because
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of, shape_of, written
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 WIDTH = 118

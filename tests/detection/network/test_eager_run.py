@@ -13,7 +13,7 @@ from cep_pipeline.detection.conditions.program import CellRing
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.pattern_strategies import Features, statements

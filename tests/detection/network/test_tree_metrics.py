@@ -13,7 +13,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.slices.views import implied_by
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 from tests.contracts.mechanisms import planned
 from tests.detection.network.literal_tree import read_literally
 from tests.pattern_strategies import FIRST_SLICE, statements

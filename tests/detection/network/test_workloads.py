@@ -18,7 +18,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.planning.trees import as_tree
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back
-from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.observed import NodeCounts
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import bindings
 from tests.detection.network.workloads import alone, patterns_of, random_plan, workloads

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cep_pipeline.adaptation.plan_quality import ln_cost_on
+from cep_pipeline.adaptation.plan_makers import ln_cost_on
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import Sharing

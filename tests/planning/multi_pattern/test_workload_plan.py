@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
+from cep_pipeline.adaptation.plan_makers import ln_cost_on, same_plans
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import Join, Plan, plan
 from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
