@@ -19,7 +19,7 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
-from cep_pipeline.storage import keep_free, reach_object_stores
+from cep_pipeline.storage import reach_object_stores
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -194,7 +194,7 @@ _Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class LimitSettings(Document):
-    """The limits of a pattern on a day. A pattern that reaches one is stopped; the others have all their matches."""
+    """The limits of each pattern on a day. One that reaches a limit is stopped; the others have all their matches."""
 
     max_matches: int | None = setting(
         "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
@@ -203,16 +203,14 @@ class LimitSettings(Document):
         ge=0,
     )
     time_limit: Annotated[str | None, checked_by("cep_pipeline.patterns.pattern:parse_duration_us")] = setting(
-        "The time that a pattern may take on a day, that of all cores added up. Where the workers of a cluster "
-        "cannot see one another, each slice of the day has so much. Patterns that share a plan are run by "
-        "themselves once they have taken so much together. `null`: no limit.",
+        "The time that a pattern may take on each slice of a day. Patterns that share a plan are run by themselves "
+        "once they have taken so much together. `null`: no limit.",
         "2 hours",
     )
-    then: Literal["count", "compressed", "skip", "fail"] = setting(
+    then: Literal["count", "skip", "fail"] = setting(
         "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
-        "its matches are counted, without being listed where that is possible. `compressed`: they are kept as "
-        "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
-        "`skip`: nothing. `fail`: the day fails, and what was published stays.",
+        "its matches are counted, without being listed where that is possible. `skip`: nothing. `fail`: the day "
+        "fails, and what was published stays.",
         "count",
     )
 
@@ -224,16 +222,6 @@ class LimitSettings(Document):
 
         time_us = None if self.time_limit is None else parse_duration_us(self.time_limit)
         return Limits(self.max_matches, None if time_us is None else time_us / 1e6)
-
-
-class PatternSetLimits(LimitSettings):
-    """The limits of the patterns of a set."""
-
-    patterns: dict[str, LimitSettings] = setting(
-        "Limits of single patterns by name. Those that are not given are those of the set.",
-        example={"bursts": {"max_matches": 1000}},
-        default_factory=dict,
-    )
 
 
 class PatternSetSettings(PlanningSettings):
@@ -261,10 +249,10 @@ class PatternSetSettings(PlanningSettings):
         AdaptationSettings.model_construct(),
         example={"distance": 0.1},
     )
-    limits: PatternSetLimits = setting(
+    limits: LimitSettings = setting(
         "Limits of the patterns of this set. Those that are not given are those of the top level.",
-        PatternSetLimits.model_construct(),
-        example={"max_matches": 1_000_000, "patterns": {"bursts": {"then": "skip"}}},
+        LimitSettings.model_construct(),
+        example={"max_matches": 1_000_000, "then": "skip"},
     )
 
 
@@ -352,12 +340,6 @@ class WarehouseSettings(Document):
         "warehouse. It is required for an object store, and where several machines write.",
         None,
         example="postgresql+psycopg2://user:password@host:5432/cep",
-    )
-    min_free_mb: int = setting(
-        "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
-        "disk is never full. On a small disk a twentieth of it is enough. 0: the free space is not looked at.",
-        1024,
-        ge=0,
     )
     properties: dict[str, str] = setting(
         "How object stores are reached, the warehouse's and those of raw data: properties as PyIceberg names them. "
@@ -516,7 +498,7 @@ class PatternSet:
     alpha: float = 0.0
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     search: Mapping[str, Any] = field(default_factory=dict)
-    limits: PatternSetLimits = field(default_factory=PatternSetLimits)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     composing: tuple[Pattern, ...] = ()
 
     @property
@@ -530,11 +512,6 @@ class PatternSet:
         from cep_pipeline.language.formatter import pattern_version
 
         return {pattern.name: pattern_version(pattern) for pattern in self.statements}
-
-    def limits_of(self, pattern: str) -> LimitSettings:
-        """The limits of a pattern of the set: its own, and for what they leave open those of the set."""
-        own = self.limits.patterns.get(pattern)
-        return self.limits if own is None else self.limits.model_copy(update=_set_in(own))
 
 
 @dataclass(frozen=True)
@@ -592,7 +569,6 @@ class Configuration:
             )
         settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
         reach_object_stores(settings.warehouse.properties)
-        keep_free(settings.warehouse.min_free_mb << 20)
         return cls(path.resolve(), settings)
 
     @property
@@ -730,7 +706,6 @@ class Configuration:
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = next((one for one in (settings.alpha, planning.alpha) if one is not None), 0.0)
         try:
-            _check_names(settings.limits.patterns, patterns)
             search = _search(planner, cost, alpha, settings, planning)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
@@ -745,18 +720,9 @@ class Configuration:
             alpha=alpha,
             adaptation=self.settings.adaptation.model_copy(update=_set_in(settings.adaptation)),
             search=search,
-            limits=PatternSetLimits(
-                **{**_set_in(self.settings.limits), **_set_in(settings.limits), "patterns": settings.limits.patterns}
-            ),
+            limits=self.settings.limits.model_copy(update=_set_in(settings.limits)),
             composing=tuple(pattern for pattern in patterns if pattern.composes),
         )
-
-
-def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
-    """Refuse limits of patterns that a set does not have: an InputError."""
-    known = [pattern.name for pattern in patterns]
-    if unknown := [name for name in limited if name not in known]:
-        raise InputError(f"limits: no pattern {listed([*map(repr, unknown)])}; the set has: {listed(known)}")
 
 
 def check_mechanism(name: str) -> None:

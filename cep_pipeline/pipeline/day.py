@@ -206,9 +206,6 @@ def publish(works: Sequence[DayWork]) -> None:
                 counts["matches"] = of_table["matches"]
             if "summaries" in of_table:
                 counts["summaries"] = of_table["summaries"]
-        for detected in found:
-            buffers = [path for one in detected.limited.values() for path in one.files]
-            work.tables.remove_compressed(detected.pattern_set, work.day, buffers)
 
 
 PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statistics", "detected"))

@@ -160,7 +160,6 @@ class PreparedDay:
             candidates=scratch,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
             partitioned=tuple(source for source, _ in gathered),
-            compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
         return cls(
             job,
@@ -172,7 +171,7 @@ class PreparedDay:
 
 
 SHARE_OF_DISK = 0.5
-"""The rows of one pattern may take this share of what is free, before they are compressed."""
+"""The rows of one pattern on a slice may take this share of what is free, before they are compressed."""
 
 
 def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> dict[str, Any]:
@@ -183,7 +182,6 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
     pattern_set = inputs.pattern_set
     free = free_bytes(work.tables.warehouse.location)
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
-    limits = {pattern.name: pattern_set.limits_of(pattern.name) for pattern in patterns}
     return {
         "patterns": tuple(patterns),
         "pattern_set": pattern_set.name,
@@ -192,8 +190,8 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
         "directory": work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
         "mechanism": pattern_set.mechanism,
         "end_of_stream": inputs.end_of_stream,
-        "limits": {name: replace(one.limits, max_bytes=most) for name, one in limits.items()},
-        "then": {name: one.then for name, one in limits.items()},
+        "limits": replace(pattern_set.limits.limits, max_bytes=most),
+        "then": pattern_set.limits.then,
     }
 
 
@@ -349,7 +347,7 @@ def cut_day(
     events: DayEvents,
     patterns: Sequence[Pattern],
     plan: Plan,
-    limits: Mapping[str, Limits],
+    limits: Limits,
 ) -> list[Slice]:
     """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.detection import estimated_work

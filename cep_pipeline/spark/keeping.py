@@ -307,7 +307,7 @@ class DayOfSet:
         Whether the matches that wait when the day is over are final, because the stream ends with it. What the next day
         goes on from is the same, in case there is one.
     limits, then
-        Pattern -> its limits on the day, and what follows when it reaches one.
+        Those of each pattern, and what follows when one reaches them.
     horizons_us
         For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
     """
@@ -320,8 +320,8 @@ class DayOfSet:
     mechanism: str | None = None
     carry_in: CarryState | None = None
     end_of_stream: bool = False
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    then: Mapping[str, Then] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    then: Then = "count"
     horizons_us: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
