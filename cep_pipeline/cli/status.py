@@ -302,9 +302,6 @@ def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
         rows += ((f"matches of {pattern}", "", f"{number:,}") for pattern, number in run.matches.items())
         title = f"run {run.run_id}, {run.day}: {run.status}"
         console.print(table_of(("step", "seconds", "counts"), rows, title, right=slice(1, 2)))
-        for pattern, one in run.details.get("unusual", {}).items():
-            usual = f"{one['least']:,} to {one['most']:,} are usual"
-            console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
         if "day_before" in run.details:
             console.print(run.details["day_before"], highlight=False)
         for route, names in run.details.get("routes", {}).items():

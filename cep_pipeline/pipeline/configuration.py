@@ -397,7 +397,7 @@ class SparkSettings(Document):
 
 
 class AlertSettings(Document):
-    """The people who are told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
+    """The people who are told of days that failed, are late, limited or stale."""
 
     notifier: str | None = setting(
         "A notifier of Airflow, by its full name. The DAGs call it; without one nobody is told, and what "

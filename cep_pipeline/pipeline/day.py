@@ -316,8 +316,6 @@ def _details(work: DayWork) -> dict[str, Any]:
     limited = {
         f"{one.pattern_set}.{name}": str(what) for one in work.detected.values() for name, what in one.limited.items()
     }
-    from cep_pipeline.pipeline.signals import unusual_matches
-
     routes: dict[str, list[str]] = {}
     for one in work.detected.values():
         for route, names in one.routes.items():
@@ -326,17 +324,15 @@ def _details(work: DayWork) -> dict[str, Any]:
         "pending": pending,
         "limited": limited,
         "end_of_stream": ends,
-        "unusual": unusual_matches(work),
         "routes": {route: listed(names) for route, names in routes.items()},
     }
     return {name: value for name, value in found.items() if value}
 
 
 def _always(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of a run however it ended: where its log is, where its tasks ran, how long it waited."""
-    waited = {"lease_wait_s": round(work.lease_wait_s, 3)} if work.lease_wait_s else {}
+    """Return what is recorded of a run however it ended: where its log is, and where its tasks ran."""
     folder = work.stream.log_folder
-    return {**waited, **work.told, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
+    return {**work.told, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
 
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,8 +55,6 @@ logger = logging.getLogger(__name__)
 
 LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
-_WAITED_S = 1.0
-"""A lease that was free is had sooner."""
 StepResult = Mapping[str, Any]
 """What a step returns, and hands on to the next: JSON values."""
 
@@ -169,7 +166,6 @@ def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *
         "day": work.day.isoformat(),
         "made_at": datetime.now(UTC).isoformat(),
         "started": work.started.isoformat(),
-        "lease_wait_s": work.lease_wait_s,
         "steps": [[one.name, one.seconds, dict(one.counts)] for one in steps],
         "told": dict(work.told),
         "documents": documents,
@@ -223,7 +219,6 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
     """Take what a step before has handed on; the last step takes all: the record of the run is of all that was made."""
     with _reading(f"what the step {handed.get('step')} handed on"):
         work.started = min(work.started, datetime.fromisoformat(handed["started"]))
-        work.lease_wait_s = max(work.lease_wait_s, handed["lease_wait_s"])
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
         for name, address in handed["documents"].items():
@@ -365,7 +360,6 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
     part = task.pattern_set or "" if step.name == "detect" else ""
-    begin = time.perf_counter()
     with (
         kept_log(stream.log_folder, task.stream, task.run_id),
         tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S, part=part) as lease,
@@ -381,7 +375,6 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             task.end_of_stream,
             observer=_TaskObserver(),
             scratch=f"{scratch}/events",
-            lease_wait_s=waited if (waited := time.perf_counter() - begin) >= _WAITED_S else 0.0,
         )
         if spark is not None:
             work.session = lambda: spark
@@ -418,6 +411,23 @@ def stale_days(task: StreamTask, tried: Sequence[Sequence[str]] = ()) -> list[di
         }
         for day, items in sorted(found.items())
     ]
+
+
+def alerts_of_day(task: DayTask) -> list[str]:
+    """The sentences that somebody should be told of a run of a day that has succeeded, by what it has recorded.
+
+    An InputError says that nothing is recorded of them.
+    """
+    configuration, _, tables, _ = task.open()
+    about, late_hours = f"{task.stream} {task.day}", configuration.settings.alerts.late_hours
+    run = next((one for one in tables.runs() if (one.run_id, one.day) == (task.run_id, task.day)), None)
+    if run is None:
+        raise InputError(f"stream {task.stream!r}: run {task.run_id} has recorded nothing of {task.day}")
+    told = [f"{about}: pattern {name} was {what}" for name, what in run.details.get("limited", {}).items()]
+    hours = 0.0 if run.finished_at is None else (run.finished_at - run.started_at).total_seconds() / 3600
+    if late_hours is not None and hours > late_hours:
+        told.append(f"{about}: the run took {hours:.1f} hours, more than {late_hours:g}")
+    return told
 
 
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------

@@ -116,4 +116,3 @@ def test_runs_and_tasks_keep_their_log_and_name_it_in_their_record(project: Proj
     scheduler.day(day, "validate")
     recorded = next(one for one in project.tables().runs() if one.day == day)
     assert {one.get("step") for one in lines(Path(recorded.details["log"]))} >= {"ingest", "publish"}
-    assert recorded.details["lease_wait_s"] >= 1
