@@ -43,7 +43,7 @@ class Step:
     - `needed`: tells whether `cep run` does the step for a day though it is not asked for.
     - `takes`, `gives`: what it takes over from steps before it, and what it hands on: `staged` events, `drafted` events
       and rejected rows, `statistics`, and `detected` matches.
-    - `follows`: the step that the day before must have done first, where both days are on their way; "": none.
+    - `in_order`: it carries on from the day before, which must be published first where both are on their way.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Step:
     needed: Callable[[DayWork], bool] = lambda _: False
     takes: tuple[str, ...] = ("staged",)
     gives: tuple[str, ...] = ()
-    follows: str = ""
+    in_order: bool = False
 
 
 def ingest(works: Sequence[DayWork]) -> None:
@@ -221,7 +221,7 @@ STEPS: tuple[Step, ...] = (
         needs_spark=True,
         side_by_side=True,
         gives=("drafted",),
-        follows="preprocess",
+        in_order=True,
     ),
     Step(
         "estimate_statistics",
@@ -231,9 +231,8 @@ STEPS: tuple[Step, ...] = (
         needed=lacks_statistics,
         takes=("staged", "drafted"),
         gives=("statistics",),
-        follows="estimate_statistics",
     ),
-    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics"), follows="plan"),
+    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics")),
     Step(
         "detect",
         "detect",
@@ -241,7 +240,6 @@ STEPS: tuple[Step, ...] = (
         needs_spark=True,
         takes=("staged", "drafted"),
         gives=("detected",),
-        follows="publish",
     ),
     PUBLISH,
 )

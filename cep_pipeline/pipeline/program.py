@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -48,10 +47,10 @@ def main(step: str, about: str | None) -> None:
     try:
         from cep_pipeline.spark.session import spark_session
 
-        handed, before = _given(asked.given)
+        handed = [one for address in asked.given for one in _given(address)]
         properties = Configuration.load(task.config).settings.spark.properties
         spark = spark_session(app_name=f"cep {step} {asked.stream} {asked.day}", properties=properties)
-        done = run_step(step, task, handed, before=before, spark=spark)
+        done = run_step(step, task, handed, spark)
     except CepError as error:
         sys.stderr.write(f"error: {error}\n")
         if asked.result:
@@ -65,18 +64,10 @@ def main(step: str, about: str | None) -> None:
         sys.stdout.write(json.dumps(done, indent=2) + "\n")
 
 
-def _given(addresses: Sequence[str]) -> tuple[list[StepResult], dict[date, list[StepResult]]]:
-    """The results of steps before: of one step a document, or those of several with those of earlier days."""
-    handed: list[StepResult] = []
-    before: dict[date, list[StepResult]] = {}
-    for address in addresses:
-        document = read_document(address)
-        if "step" in document:
-            handed.append(document)
-        else:
-            handed += document.get("handed", [])
-            before |= {date.fromisoformat(day): results for day, results in document.get("before", {}).items()}
-    return handed, before
+def _given(address: str) -> list[StepResult]:
+    """The results of steps before: of one step a document, or those of several as a list."""
+    document = read_document(address)
+    return document if isinstance(document, list) else [document]
 
 
 def submitted_error(result: str) -> CepError | None:

@@ -4,8 +4,8 @@ The steps are those of `day.STEPS`, which `cep run` does in one process. As task
 returned, and returns what it has made: a small JSON document with the addresses of larger ones in a scratch folder of
 the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
 
-Several days may be on their way at once. A step that carries on from the day before (`Step.follows`) is given what that
-day has handed on; that it waits for it is the scheduler's matter. Days that are begun in order are never redone.
+Several days may be on their way at once. That a step which carries on from the day before (`Step.in_order`) waits until
+that day is published is the scheduler's matter. Days that are begun in order are never redone.
 """
 
 from __future__ import annotations
@@ -93,8 +93,6 @@ def run_step(
     step: str,
     task: DayTask,
     handed: Iterable[StepResult] = (),
-    *,
-    before: Mapping[date, Sequence[StepResult]] = {},
     spark: SparkSession | None = None,
 ) -> StepResult:
     """Do one step of a day, and return what it hands on.
@@ -104,8 +102,6 @@ def run_step(
     handed
         What the steps before it have returned, in their order. What is published already is not taken again: a step
         that is repeated after its run has ended works on the tables.
-    before
-        What the steps of earlier days that are on their way have returned, by day.
     spark
         The session of a step that needs Spark.
 
@@ -134,7 +130,6 @@ def run_step(
             record_run(work, "running")
         for one in fresh:
             _take(work, chosen, one)
-        _take_before(work, chosen, before)
         taken = len(work.steps)
         if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
             if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
@@ -224,33 +219,6 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
         for name, address in handed["documents"].items():
             if step is STEPS[-1] or name in step.takes:
                 _DOCUMENTS[name][1](work, read_document(address))
-
-
-def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepResult]]) -> None:
-    """Take the drafts of earlier days that are on their way, unless another run has published the day since.
-
-    Matches are of published events, and of the day's own, which are published with them: detection takes none.
-    """
-    if step.follows == PUBLISH.name:
-        return
-    for day, handed in sorted(before.items()):
-        for one in handed:
-            made_at = datetime.fromisoformat(one["made_at"])
-            for name, address in one["documents"].items() if not _published_since(work, day, made_at) else ():
-                if name == "drafted" or (name == "statistics" and day == max(before)):
-                    with _reading(f"what the run of {day} handed on"):
-                        try:
-                            content = read_document(address)
-                        except InputError:
-                            if _published_since(work, day, made_at):  # and tidied up, just now
-                                continue
-                            raise
-                        _DOCUMENTS[name][1](work, content)
-
-
-def _published_since(work: DayWork, day: date, made_at: datetime) -> bool:
-    """True if a day has been published after something was handed on: the tables have it."""
-    return any(record.day == day and record.published_at > made_at for record in work.tables.days())
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -99,41 +98,16 @@ def test_what_is_wrong_with_files_is_known_before_spark_starts(project: Project,
 
 @pytest.mark.long
 def test_days_that_are_begun_in_order_are_never_redone(project: Project, scheduler: Scheduler) -> None:
-    """All days are on their way at once: each step takes what the days before have handed on."""
-    for step in NAMES[: NAMES.index("detect")]:
+    """All days are on their way at once: what carries on from the day before waits until that one is published."""
+    first = next(step.name for step in tasks.STEPS if step.in_order)
+    for step in NAMES[: NAMES.index(first)]:
         for day in DAYS:
             scheduler.do(day, step)
     for day in DAYS:
-        scheduler.day(day, "detect")
+        scheduler.day(day, first)
     project.run(warehouse="run").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("run"))
     assert project.run().run_stale().days == (), "no day was taken before the one before it"
-
-
-@pytest.mark.long
-def test_a_day_that_is_published_while_the_next_takes_what_it_handed_on(
-    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its scratch goes with its last step: what was handed on stands in the tables then."""
-    content, left = tasks.read_document, ["plan", "detect", "publish"]
-
-    def read(address: str) -> Any:
-        if f"-{MONDAY}-" in address:
-            monkeypatch.setattr(tasks, "read_document", content)
-            while left:
-                scheduler.do(MONDAY, left.pop(0))
-        return content(address)
-
-    for step in ("ingest", "validate", "preprocess", "estimate_statistics"):
-        scheduler.do(MONDAY, step)
-    for step in ("ingest", "validate", "preprocess"):
-        scheduler.do(TUESDAY, step)
-    monkeypatch.setattr(tasks, "read_document", read)
-    scheduler.do(TUESDAY, "estimate_statistics")
-    assert not left, "the day before was published in the middle"
-    scheduler.day(TUESDAY, "plan")
-    project.run(warehouse="run").run_days([MONDAY, TUESDAY])
-    assert published(project.tables()) == published(project.tables("run"))
 
 
 @pytest.mark.long
