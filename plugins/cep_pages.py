@@ -403,7 +403,7 @@ def data_docs_of(pages: Pages, stream: str, run: RunRecord) -> dict[str, Path]:
     """Address -> file of Great Expectations' pages about a run of a day; none where a run has no result document."""
     if not run.validation or run.day is None:
         return {}
-    folder = data_docs_folder(pages.configuration.log_folder, stream, run.run_id, run.day)
+    folder = data_docs_folder(pages.configuration.checks_folder, stream, run.run_id, run.day)
     files = [] if folder is None else sorted(folder.rglob("*.html"))
     start = f"{pages.home}/checks/{quote(stream)}/{folder_name(run.run_id)}/{run.day}"
     return {f"{start}/{quote(file.relative_to(folder).as_posix())}": file for file in files}

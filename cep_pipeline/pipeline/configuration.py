@@ -422,15 +422,14 @@ class AlertSettings(Document):
     )
 
 
-class LogSettings(Document):
-    """The log that is kept of each run."""
+class ChecksSettings(Document):
+    """The pages about the data checks of each run."""
 
     folder: str | None = setting(
-        "A local folder. Each run writes what it logs to `STREAM/RUN.jsonl` there, one JSON object a line "
-        "with run, stream, day and step; the record of the run names the file. The Data Docs of its data checks are "
-        "in `STREAM/RUN-checks`. Without a folder nothing is kept.",
+        "A local folder, in which Great Expectations writes the Data Docs of a day to `STREAM/RUN/DAY`. Without a "
+        "folder there are none.",
         None,
-        example="var/log",
+        example="var/checks",
     )
 
 
@@ -472,8 +471,8 @@ class PipelineSettings(Document):
     alerts: AlertSettings = setting(
         "Who is told of what went wrong.", AlertSettings.model_construct(), example={"late_hours": 4}
     )
-    log: LogSettings = setting(
-        "The log that is kept of each run.", LogSettings.model_construct(), example={"folder": "var/log"}
+    checks: ChecksSettings = setting(
+        "The pages about data checks.", ChecksSettings.model_construct(), example={"folder": "var/checks"}
     )
 
 
@@ -523,7 +522,7 @@ class Stream:
     data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
-    log_folder: Path | None = None
+    checks_folder: Path | None = None
 
     def pattern_set(self, name: str) -> PatternSet:
         """The pattern set of this name; `InputError` lists the known ones otherwise."""
@@ -580,9 +579,9 @@ class Configuration:
         return _resolved(self.folder, self.settings.warehouse.location)
 
     @property
-    def log_folder(self) -> Path | None:
-        """The folder with the logs of runs; None where none is kept."""
-        return Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
+    def checks_folder(self) -> Path | None:
+        """The folder with the pages about data checks; None where none are kept."""
+        return Path(_resolved(self.folder, self.settings.checks.folder)) if self.settings.checks.folder else None
 
     def open_warehouse(self) -> Warehouse:
         """Open the warehouse, which is made on first use."""
@@ -619,7 +618,7 @@ class Configuration:
         folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         statistics = self.settings.statistics.model_copy(update=own)
-        return Stream(name, schema, folder, sets, statistics, self.log_folder)
+        return Stream(name, schema, folder, sets, statistics, self.checks_folder)
 
     def files_of(self, name: str) -> tuple[Path, ...]:
         """The files that `stream` reads: this one, the schema, the pattern files, and those of parameters."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
+from cep_pipeline.pipeline.run_log import data_docs_folder, working_on
 
 if TYPE_CHECKING:
     from cep_pipeline.events.parse import StagedDay
@@ -72,7 +72,7 @@ def ingest(works: Sequence[DayWork]) -> None:
             first.stream.data,
             scratch=first.scratch,
             earlier_row_counts=[record.events for record in first.tables.days() if record.day < first.day],
-            data_docs=partial(data_docs_folder, first.stream.log_folder, first.stream.name, first.run_id),
+            data_docs=partial(data_docs_folder, first.stream.checks_folder, first.stream.name, first.run_id),
             progress=progress,
         )
         counts.update(ingest_counts(staged_days[0]))
@@ -185,13 +185,11 @@ def detect(works: Sequence[DayWork]) -> None:
 def publish(works: Sequence[DayWork]) -> None:
     """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
     from cep_pipeline.pipeline.detection import draft_detected
-    from cep_pipeline.pipeline.stream_days import tell_of_the_day_before
 
     for work in works:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
-        tell_of_the_day_before(work)
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:
@@ -284,7 +282,7 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
             plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
             validation=before.validation if before is not None and work.validation is None else work.validation,
             error=error,
-            details={**_always(work), **(_details(work) if status == "succeeded" else {})},
+            details={**work.told, **(_details(work) if status == "succeeded" else {})},
         )
     )
 
@@ -325,12 +323,6 @@ def _details(work: DayWork) -> dict[str, Any]:
         "routes": {route: listed(names) for route, names in routes.items()},
     }
     return {name: value for name, value in found.items() if value}
-
-
-def _always(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of a run however it ended: where its log is, and where its tasks ran."""
-    folder = work.stream.log_folder
-    return {**work.told, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
 
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:

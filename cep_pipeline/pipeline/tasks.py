@@ -37,7 +37,7 @@ from cep_pipeline.pipeline.day import (
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
-from cep_pipeline.pipeline.run_log import kept_log
+from cep_pipeline.pipeline.run_log import working_on
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files, look_at_files
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
@@ -329,7 +329,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     # The pattern sets of a day are detected side by side, each under a lease of its own.
     part = task.pattern_set or "" if step.name == "detect" else ""
     with (
-        kept_log(stream.log_folder, task.stream, task.run_id),
+        working_on(run=task.run_id, stream=task.stream),
         tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S, part=part) as lease,
     ):
         work = DayWork(

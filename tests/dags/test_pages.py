@@ -107,7 +107,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "patterns" / "follow.sase").write_text(FOLLOW)
     streams = {"generated_trades": real, "others": unpublished, "trades": stream}
-    document = {"streams": streams, "warehouse": {"location": "warehouse"}, "log": {"folder": "log"}}
+    document = {"streams": streams, "warehouse": {"location": "warehouse"}, "checks": {"folder": "log"}}
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     for command in (
         ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],
