@@ -300,8 +300,13 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
 
     def execute(self, context: Any) -> Any:
         """Submit the program, and take what it has written."""
-        from cep_pipeline.pipeline.program import submitted_error
-        from cep_pipeline.pipeline.tasks import documents_of, look_ahead, read_document, write_document
+        from cep_pipeline.pipeline.tasks import (
+            documents_of,
+            look_ahead,
+            read_document,
+            submitted_error,
+            write_document,
+        )
 
         with failures_explained():
             task = self.task(context)

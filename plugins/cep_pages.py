@@ -50,7 +50,7 @@ from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream
-from cep_pipeline.pipeline.invariant_report import show_invariants
+from cep_pipeline.pipeline.plan_checks import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory

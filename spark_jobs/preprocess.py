@@ -284,6 +284,6 @@ def _write_quarantine_of_day(
 
 
 if __name__ == "__main__":
-    from cep_pipeline.pipeline.program import main
+    from cep_pipeline.pipeline.tasks import main
 
     main("preprocess", __doc__)

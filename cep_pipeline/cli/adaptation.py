@@ -65,8 +65,7 @@ def invariants(
         moved_table,
         shown_headline,
     )
-    from cep_pipeline.pipeline.invariant_report import show_invariants
-    from cep_pipeline.pipeline.plan_checks import check_invariants
+    from cep_pipeline.pipeline.plan_checks import check_invariants, show_invariants
     from cep_pipeline.pipeline.run import new_run_id
 
     opened = open_stream(config, stream, pattern_set)

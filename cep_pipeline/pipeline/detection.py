@@ -9,10 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from cep_pipeline.detection.limits import Limits
+from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
@@ -37,10 +41,11 @@ from cep_pipeline.spark.slicing import (
     cut,
     first_read,
     instant_before,
-    read_row_groups,
     slices_between,
     types_in,
 )
+from cep_pipeline.statistics import partial_statistics
+from cep_pipeline.statistics.partial import snapshot_of
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
 from cep_pipeline.warehouse.records import EventsSnapshot, MatchesFingerprint
 from cep_pipeline.warehouse.units import Draft
@@ -287,10 +292,11 @@ def _horizon_us(work: DayWork, pattern: Pattern, events: DayEvents) -> int | Non
 
 def unplanned(pattern_set: PatternSet) -> Plan:
     """A plan without statistics, for days on which there are no events to count."""
-    from cep_pipeline.spark.statistics import no_statistics
-
-    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    return plan_for(pattern_set.patterns, no_statistics(pattern_set.patterns), chosen, planner="trivial")
+    patterns, chosen = pattern_set.patterns, choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    fields = [("timestamp", UTC_MICROSECONDS), ("seq", pa.int64())]
+    fields += [(name, ARROW_TYPES[kind]) for name, kind in patterns[0].attributes]
+    nothing = snapshot_of(partial_statistics(patterns, pa.schema(fields).empty_table()))
+    return plan_for(patterns, nothing, chosen, planner="trivial")
 
 
 @dataclass(frozen=True)
@@ -334,9 +340,7 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
             day = published.first_day(day, work.day_start(day)[0], distance) if day is not None else None
         first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
-    files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    paths = [file.path for file in files]
-    row_groups = read_row_groups(paths, work.tables.events_schema)
+    row_groups = published.row_groups(first_day, work.day)
     types = types_in(statements[0].type_attribute, row_groups)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 

@@ -10,8 +10,10 @@ that day is published is the scheduler's matter. Days that are begun in order ar
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.errors import CepError, DataError, InputError
+from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded
 from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration, check_runnable
@@ -37,9 +39,11 @@ from cep_pipeline.pipeline.day import (
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
+from cep_pipeline.pipeline.run import new_run_id
 from cep_pipeline.pipeline.run_log import working_on
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files, look_at_files
 from cep_pipeline.pipeline.violations import Violation
+from cep_pipeline.signals import end_in_order
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.layout import row_of, statistics_record
 from cep_pipeline.warehouse.records import RunRecord, RunStep
@@ -482,3 +486,72 @@ def _refuse_damages(damages: Sequence[object], location: str) -> None:
         raise DataError(
             f"{len(damages)} damage(s) in {location}; the first is {damages[0]}. The log of the task names all of them"
         )
+
+
+# -- the programs of `spark_jobs`: one step of a day, run by spark-submit ----------------------------------------------
+
+
+def main(step: str, about: str | None) -> None:
+    """Run a step as a program, and end with the exit code of `cep`.
+
+    What the steps before have handed on is read from `--given`, and what the step hands on is written to `--result`:
+    JSON documents, which a scheduler passes from program to program. An explained error is written there too.
+
+    Parameters
+    ----------
+    step
+        The name of the step.
+    about
+        What `--help` says first: the docstring of the program.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=Path("pipeline.yaml"), help="the pipeline configuration")
+    parser.add_argument("--stream", required=True, help="the stream, by its name in the configuration")
+    parser.add_argument("--day", type=date.fromisoformat, required=True, help="the day, as 2013-10-07")
+    parser.add_argument("--run-id", default="", help="the id to record the run under, the same for all of its steps")
+    parser.add_argument("--pattern-set", help="only this pattern set")
+    parser.add_argument("--end-of-stream", action="store_true", help="the stream ends with the day")
+    parser.add_argument("--detection-only", action="store_true", help="the events stay as they are published")
+    parser.add_argument("--given", action="append", default=[], help="what a step before has written to --result")
+    parser.add_argument("--result", help="where to write what the step hands on; without it, it is printed")
+    asked = parser.parse_args()
+    end_in_order()
+    run_id = asked.run_id or new_run_id()
+    of_day = {name: getattr(asked, name) for name in ("day", "end_of_stream", "detection_only")}
+    task = DayTask(asked.config.resolve(), asked.stream, run_id, asked.pattern_set, **of_day)
+    try:
+        from cep_pipeline.spark.session import spark_session
+
+        handed = [one for address in asked.given for one in _given(address)]
+        properties = Configuration.load(task.config).settings.spark.properties
+        spark = spark_session(app_name=f"cep {step} {asked.stream} {asked.day}", properties=properties)
+        done = run_step(step, task, handed, spark)
+    except CepError as error:
+        sys.stderr.write(f"error: {error}\n")
+        if asked.result:
+            # A limit that was reached is, like failed data, the same at a further try.
+            kind = DataError if isinstance(error, LimitExceeded) else error
+            write_document(asked.result, {"error": str(error), "exit_code": kind.exit_code})
+        sys.exit(error.exit_code)
+    if asked.result:
+        write_document(asked.result, done)
+    else:
+        sys.stdout.write(json.dumps(done, indent=2) + "\n")
+
+
+def _given(address: str) -> list[StepResult]:
+    """The results of steps before: of one step a document, or those of several as a list."""
+    document = read_document(address)
+    return document if isinstance(document, list) else [document]
+
+
+def submitted_error(result: str) -> CepError | None:
+    """The error that a submitted program has written in place of its result; None where it was killed before."""
+    try:
+        document = read_document(result)
+    except InputError:
+        return None
+    if "error" not in document:
+        return None
+    kinds: dict[int, type[CepError]] = {kind.exit_code: kind for kind in (InputError, DataError, BusyError)}
+    return kinds.get(document["exit_code"], CepError)(document["error"])

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from cep_pipeline.pipeline import plans
-from cep_pipeline.pipeline.invariant_report import InvariantReport, show_invariants
+from cep_pipeline.pipeline.plan_checks import InvariantReport, show_invariants
 from cep_pipeline.pipeline.violations import REPLANNING, answer_to, describe_answer, pending_violation
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.drift import COUNTS, DRIFT_DAYS, DriftingStream, write_project
