@@ -213,13 +213,13 @@ class CepSparkOperator(_Step, PySparkOperator):
         )
 
     def execute(self, context: Any) -> Any:
-        """Find out what can be known without Spark, find Spark, and do the step on it."""
-        from cep_pipeline.pipeline.tasks import look_ahead
+        """Find Spark, where the step needs it, and do the step on it."""
+        from cep_pipeline.pipeline.tasks import needs_spark
 
         with failures_explained():
             task = self.task(context)
             self.wait_for_days_before(task, context)
-            if not look_ahead(self.step, task):
+            if not needs_spark(self.step, task):
                 return self.do(context)
             self._find_spark()
         own = context["ti"]
@@ -302,7 +302,7 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
         """Submit the program, and take what it has written."""
         from cep_pipeline.pipeline.tasks import (
             documents_of,
-            look_ahead,
+            needs_spark,
             read_document,
             submitted_error,
             write_document,
@@ -311,7 +311,7 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
         with failures_explained():
             task = self.task(context)
             self.wait_for_days_before(task, context)
-            if not look_ahead(self.step, task):
+            if not needs_spark(self.step, task):
                 return self.do(context)
             given, result = documents_of(task, self.step)
             write_document(given, _all_of(self.handed))

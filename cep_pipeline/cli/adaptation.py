@@ -96,7 +96,6 @@ def invariants(
                         "  plan it again: "
                         + next_command("replan", stream=opened.stream.name, pattern_set=one.decision.pattern_set)
                     )
-            _tell(one.notes)
         return
     if as_json:
         say_json([one.to_json() for one in shown])
@@ -108,7 +107,6 @@ def invariants(
             if table is not None:
                 console.print(table)
         console.print(closest_line(of), highlight=False)
-        _tell(of.notes)
 
 
 @click.command()

@@ -106,14 +106,13 @@ def fresh_statistics(tables: StreamReader, stream: Stream, pattern_set: PatternS
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """The result of a check: the decision as it is recorded, and what a person should know.
+    """The result of a check: the decision as it is recorded.
 
     `violation` asks for a replanning that has not been done; it may be being handled.
     """
 
     decision: Decision
     violation: Violation | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,14 +157,6 @@ class CurrentPlan:
             again = within(components, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
         return Violation(self.pattern_set.name, self.record.version, key, reason, patterns)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about what could not be found."""
-        if self.planned_from is not None or self.together:
-            return ()
-        version = self.record.version
-        return (f"the statistics that plan {version} was made from are no longer there: thresholds begin anew",)
 
 
 def check_invariants(
@@ -224,11 +215,11 @@ def _check(
     }
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
-        return PlanCheck(decision, notes=current.notes)
+        return PlanCheck(decision)
     violation = current.violation(verdict)
     details["violation"] = violation.to_json()
     decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
-    return PlanCheck(decision, violation, current.notes)
+    return PlanCheck(decision, violation)
 
 
 def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) -> bool:
@@ -247,7 +238,7 @@ def _no_new_data(
         details["violation"] = violation.to_json()
         reason += "; its violation has not been handled yet"
     decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
-    return PlanCheck(decision, violation, current.notes)
+    return PlanCheck(decision, violation)
 
 
 def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
@@ -286,14 +277,9 @@ def _planned_from(record: PlanRecord, replannings: Sequence[Decision]) -> Statis
         if one.details.get("current") == record.version and "snapshot" in one.details
     )
     content = next(since, record.statistics)
-    return None if content is None else _readable(content)
-
-
-def _readable(snapshot: Mapping[str, Any]) -> StatisticsSnapshot | None:
-    """Recorded statistics; None where they are of an older version, and so as good as gone."""
     try:
-        return StatisticsSnapshot.from_json(snapshot)
-    except InputError:
+        return None if content is None else StatisticsSnapshot.from_json(content)
+    except InputError:  # of an older version
         return None
 
 
@@ -349,11 +335,6 @@ class InvariantReport:
         """Return the `most` verifications (None: all) furthest beyond their violation or nearest to it, in order."""
         return sorted(self.verifications, key=lambda one: one.distance_to_violation)[:most]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for a person."""
-        return self.current.notes
-
     def to_json(self, nearest: int | None = None) -> dict[str, Any]:
         """All of it as JSON values; of the invariants only so many, if asked, those nearest to their violation."""
         by_name = {pattern.name: pattern for pattern in self.current.pattern_set.patterns}
@@ -369,7 +350,6 @@ class InvariantReport:
             "invariants": [_verification_json(one, [by_name[one.invariant.pattern]]) for one in shown],
             "without_invariants": dict(self.without),
             "moved": [_deviation_json(one) for one in self.moved],
-            "notes": list(self.notes),
         }
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
-from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, windows_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.drift import numbers_of
@@ -142,8 +141,7 @@ class StatisticsHistory:
         try:
             return StatisticsSnapshot.from_json(record.snapshot, f"statistics of {record.day}")
         except InputError as error:
-            command = f"cep run --stream {self.stream.name} --steps statistics --redo --day {record.day}"
-            raise InputError(f"{error}: {command}") from error
+            raise InputError(f"{error}; {self._again(record.day)}") from error
 
     def _compared(self, day: date, records: Sequence[StatisticsRecord]) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
         earlier = [record for record in records if record.day < day]
@@ -163,14 +161,11 @@ class StatisticsHistory:
         if current is None:
             return (), ()
         name = f"plan {current.version}"
-        if current.statistics is not None:
-            try:
-                return (Labelled(name, StatisticsSnapshot.from_json(current.statistics, f"statistics of {name}")),), ()
-            except InputError as error:
-                return (), (str(error),)
-        if old := of_another_format(current):
-            return (), (f"{old}: the next daily run makes a plan",)
-        return (), (f"the statistics that {name} was made from are not recorded",)
+        try:
+            snapshot = StatisticsSnapshot.from_json(current.statistics or {}, f"statistics of {name}")
+        except InputError as error:
+            return (), (str(error),)
+        return (Labelled(name, snapshot),), ()
 
     def _notes(self, records: Sequence[StatisticsRecord]) -> tuple[str, ...]:
         events = {day.day: day for day in self.tables.days()}

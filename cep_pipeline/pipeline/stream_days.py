@@ -53,24 +53,6 @@ def has_files(stream: Stream, day: date) -> bool:
     return bool(files)
 
 
-def look_at_files(stream: Stream, day: date) -> None:
-    """Find out, before Spark is asked, what would end the reading of a day at once.
-
-    An InputError says that a file is not there (`on_missing: error`), or that the beginning of one cannot be read, such
-    as a header that lacks a column.
-    """
-    from cep_pipeline.events.readers import open_rows
-    from cep_pipeline.spark.reading import say_missing
-
-    source = _source(stream)
-    files, missing = files_of_day(source.paths, stream.data, day)
-    if missing:
-        say_missing(stream.schema, day, stream.data, missing)
-    for file in files:
-        with open_rows(file, source) as rows:
-            next(iter(rows), None)
-
-
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
     """Return a sentence for each published day that is not among `days`, those that the present raw files may hold."""
     there = set(days)

@@ -41,7 +41,7 @@ from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run import new_run_id
 from cep_pipeline.pipeline.run_log import working_on
-from cep_pipeline.pipeline.stream_days import find_stale_days, has_files, look_at_files
+from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.signals import end_in_order
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
@@ -260,18 +260,13 @@ def _scratch_of(task: DayTask, tables: StreamTables) -> str:
     return f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
 
 
-def look_ahead(step: str, task: DayTask) -> bool:
-    """Find out what would end a step at once, before Spark is asked; True if the step needs Spark.
-
-    An InputError says that a raw file is not there, or that its beginning cannot be read.
-    """
+def needs_spark(step: str, task: DayTask) -> bool:
+    """Return True if the step needs Spark: where the events stay as they are only detection, and of files their day."""
     if task.detection_only and step != "detect":
         return False
     if step != STEPS[0].name:
         return True
-    stream = Configuration.load(task.config).stream(task.stream)
-    look_at_files(stream, task.day)
-    return has_files(stream, task.day)
+    return has_files(Configuration.load(task.config).stream(task.stream), task.day)
 
 
 class _TaskObserver(SilentObserver):
@@ -414,8 +409,6 @@ def check_plans(task: StreamTask) -> list[dict[str, Any]]:
     _, stream, tables, pattern_sets = task.open()
     runs = []
     for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id):
-        for note in one.notes:
-            logger.warning("%s: %s", one.decision.pattern_set, note)
         if one.violation is not None:
             conf = {
                 "pattern_set": one.violation.pattern_set,

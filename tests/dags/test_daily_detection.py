@@ -192,7 +192,7 @@ def asked(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 
     monkeypatch.setattr("cep_pipeline.pipeline.tasks.run_step", take)
     monkeypatch.setattr("cep_pipeline.pipeline.tasks.days_on_their_way", lambda task: {date(2013, 10, 6): "other"})
-    monkeypatch.setattr("cep_pipeline.pipeline.tasks.look_ahead", lambda *_: False)
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.needs_spark", lambda *_: False)
     monkeypatch.setattr("operators.tell_of_day", lambda *_: None)
     return given
 

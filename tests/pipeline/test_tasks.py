@@ -10,7 +10,7 @@ import pytest
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.pipeline import tasks
-from cep_pipeline.pipeline.tasks import StreamTask, days_on_their_way, look_ahead, stale_days
+from cep_pipeline.pipeline.tasks import StreamTask, days_on_their_way, needs_spark, stale_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
 from tests.pipeline.scheduler import Scheduler
 from tests.thoroughness import long_but
@@ -75,25 +75,13 @@ def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project, sc
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
     (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
-    assert not look_ahead("ingest", scheduler.task(TUESDAY)), "a day without a file needs no Spark"
+    assert not needs_spark("ingest", scheduler.task(TUESDAY)), "a day without a file needs no Spark"
     assert not scheduler.do(TUESDAY, "ingest", spark=False)["done"]
     assert scheduler.do(TUESDAY, "validate")["done"], "nothing is left to do"
     assert project.tables().days() == []
     (record,) = project.tables().runs()
     assert (record.status, record.events) == ("succeeded", None)
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
-
-
-def test_what_is_wrong_with_files_is_known_before_spark_starts(project: Project, scheduler: Scheduler) -> None:
-    task = scheduler.task(TUESDAY)
-    assert look_ahead("ingest", task) and look_ahead("detect", task)
-    file = project.folder / "raw" / f"{TUESDAY}.csv"
-    file.write_text(file.read_text().replace("kind", "sort"))
-    with pytest.raises(InputError, match="column 'kind' is missing"):
-        look_ahead("ingest", task)
-    file.unlink()
-    with pytest.raises(InputError, match=rf"day {TUESDAY}: no file .*{TUESDAY}\.csv; deliver it"):
-        look_ahead("ingest", task)
 
 
 @pytest.mark.long

@@ -159,4 +159,3 @@ def test_recorded_statistics_of_an_older_version_are_as_good_as_gone(drifting: D
     drifting.publish(DRIFT_DAYS[1:2])
     found = check(drifting)
     assert found.decision.outcome == "keep"
-    assert any("no longer there: thresholds begin anew" in note for note in found.notes)
