@@ -83,12 +83,6 @@ class PlanningSettings(Document):
         example=100000,
         ge=1,
     )
-    idle_steps: int | None = setting(
-        "A local search ends when this many steps have found nothing cheaper, whatever its limits are.",
-        None,
-        example=50000,
-        ge=1,
-    )
     seed: int | None = setting("The seed of the random choices of a local search.", None, example=1, ge=0)
 
     @property
@@ -97,7 +91,7 @@ class PlanningSettings(Document):
         return self.model_dump(include=set(_OF_SEARCHES), exclude_none=True)
 
 
-_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "idle_steps", "seed")
+_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
 
 
 ALL = "all"

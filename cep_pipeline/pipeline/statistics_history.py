@@ -62,15 +62,6 @@ class StatisticsHistory:
     def timezone(self) -> str:
         return self.stream.schema.timezone
 
-    def latest_published_day(self) -> date:
-        """The latest day whose events are published; an InputError where none is."""
-        days = self.tables.days()
-        if not days:
-            raise InputError(
-                f"stream {self.stream.name!r} has no events yet: run `cep run --stream {self.stream.name}`"
-            )
-        return days[-1].day
-
     def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift."""
         chosen = self._records(day)[-1].day
@@ -93,12 +84,17 @@ class StatisticsHistory:
         more, and windows are left out where they would have more.
         """
         name = self.pattern_set.name
-        last = self.latest_published_day()
+        published = [record.day for record in self.tables.days()]
+        if not published:
+            raise InputError(
+                f"stream {self.stream.name!r} has no events yet: run `cep run --stream {self.stream.name}`"
+            )
+        last = published[-1]
         found = self.tables.statistics(name, last, last, without=LONG)
         numbers = max(
             1, *(len(numbers_of(self._snapshot(record))) for record in found if record.snapshot is not None), 1
         )
-        days = [record.day for record in self.tables.days()][-max(1, min(most, most_numbers // numbers)) :]
+        days = published[-max(1, min(most, most_numbers // numbers)) :]
         found = self.tables.statistics(name, days[0], last, without=LONG)
         known = [record for record in found if record.snapshot is not None] or self._records()[-1:]
         few = numbers * len(known) * WINDOWS_SHOWN <= most_numbers

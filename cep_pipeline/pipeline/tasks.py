@@ -22,6 +22,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded
 from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.guarded import brief
@@ -45,8 +47,7 @@ from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.signals import end_in_order
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
-from cep_pipeline.warehouse.layout import row_of, statistics_record
-from cep_pipeline.warehouse.records import RunRecord, RunStep
+from cep_pipeline.warehouse.records import RunRecord, RunStep, StatisticsRecord
 from cep_pipeline.warehouse.units import Draft, Drafts
 
 if TYPE_CHECKING:
@@ -298,22 +299,21 @@ def _take_drafted(work: DayWork, content: Mapping[str, Any] | None) -> None:
         work.tables.drafts.days[events.day] = work.tables.drafted(events, quarantine, run_id=work.run_id)
 
 
-def _statistics(work: DayWork) -> list[dict[str, Any]]:
-    rows = map(row_of, work.tables.drafts.statistics_of(work.day))
-    return [{**row, "day": str(row["day"]), "recorded_at": row["recorded_at"].isoformat()} for row in rows]
+_STATISTICS = TypeAdapter(list[StatisticsRecord])
 
 
-def _take_statistics(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
-    for row in content:
-        moment = datetime.fromisoformat(row["recorded_at"])
-        record = statistics_record({**row, "day": date.fromisoformat(row["day"]), "recorded_at": moment})
+def _take_statistics(work: DayWork, content: Any) -> None:
+    for record in _STATISTICS.validate_python(content):
         work.tables.drafts.statistics[record.pattern_set, record.day] = record
 
 
 _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any], None]]] = {
     "staged": (lambda work: work.staged and work.staged.to_json(), _take_staged),
     "drafted": (_drafted, _take_drafted),
-    "statistics": (_statistics, _take_statistics),
+    "statistics": (
+        lambda work: _STATISTICS.dump_python(work.tables.drafts.statistics_of(work.day), mode="json"),
+        _take_statistics,
+    ),
     "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
 """Name in `takes` or `gives` of a step -> function that makes the JSON form, function that takes it from that form."""

@@ -389,16 +389,8 @@ class _Part:
 
 
 def _packed(job: DetectionJob) -> bytes:
-    """The job for its tasks, without what only the driver needs."""
-    planned = tuple(
-        replace(
-            plan,
-            clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
-        )
-        for plan in job.plan.patterns
-    )
-    slim = replace(job, plan=replace(job.plan, patterns=planned), carry_in=None)
-    return pickle.dumps(slim, protocol=5)
+    """The job for its tasks, without what the driver keeps of the day before."""
+    return pickle.dumps(replace(job, carry_in=None), protocol=5)
 
 
 @lru_cache(maxsize=1)
