@@ -583,11 +583,6 @@ class Configuration:
 
         return Warehouse.open(self.warehouse_location, self.settings.warehouse.catalog)
 
-    @property
-    def warehouse_addresses(self) -> tuple[str, str | None]:
-        """The location of the warehouse and the address of its catalog; None: SQLite in its folder."""
-        return self.warehouse_location, self.settings.warehouse.catalog
-
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)
 

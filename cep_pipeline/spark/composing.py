@@ -243,7 +243,7 @@ class _OfDay:
         self._places = _Places(stream)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
-        self.file = MatchFile(job.directory, task.number, attempt, job.columns, job.constants)
+        self.file = MatchFile(job.directory, task.number, attempt, MATCHES_SCHEMA, job.constants)
         self._found = self._kept_rows = self._pending = 0
 
     def find(self, begin: int, stop: int) -> Kind | None:

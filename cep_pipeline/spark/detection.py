@@ -42,7 +42,7 @@ from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OutputProfile, OutputProfiler, merge_profiles
 from cep_pipeline.storage import DataDirectory, remove_file
-from cep_pipeline.warehouse.layout import without_composed
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
@@ -405,7 +405,7 @@ def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
     job = _unpacked(packed)
     limits = SliceLimits({pattern.name: job.limits for pattern in job.patterns})
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    file = MatchFile(job.directory, part.number, attempt, without_composed(job.columns), job.constants)
+    file = MatchFile(job.directory, part.number, attempt, without_composed(MATCHES_SCHEMA), job.constants)
     candidates = file
     if job.candidates is not None:
         candidates = MatchFile(job.candidates, part.number, attempt, CANDIDATES_SCHEMA, job.constants)

@@ -296,11 +296,6 @@ class DayOfSet:
         return self.carry_in or CarryState(self.pattern_set_version)
 
     @property
-    def columns(self) -> pa.Schema:
-        """The columns of the matches table."""
-        return MATCHES_SCHEMA
-
-    @property
     def constants(self) -> dict[str, Any]:
         """The columns of matches that have one value each."""
         return {
@@ -405,7 +400,7 @@ def keep_candidates(
     found, numbers = list[str](), count(len(candidates) + 2)
 
     def publish(kept: Iterable[tuple[str, pa.Table]]) -> None:
-        columns = without_composed(job.columns)
+        columns = without_composed(MATCHES_SCHEMA)
         with MatchFile(job.directory, next(numbers), attempt, columns) as file:
             for name, batch in ((name, batch) for name, rows in kept for batch in rows.to_batches() if len(batch)):
                 matches[name] += len(batch)
