@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
+from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, windows_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.drift import numbers_of
@@ -157,6 +158,8 @@ class StatisticsHistory:
         if current is None:
             return (), ()
         name = f"plan {current.version}"
+        if old := of_another_format(current):
+            return (), (f"{old}: the next daily run makes a plan",)
         try:
             snapshot = StatisticsSnapshot.from_json(current.statistics or {}, f"statistics of {name}")
         except InputError as error:
