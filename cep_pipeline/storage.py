@@ -76,31 +76,19 @@ def object_store_properties() -> dict[str, str]:
     return dict(_SET)
 
 
-_kept_free = 0
-SHARE_KEPT_FREE = 0.05
-"""The share of a small disk that is enough to keep free."""
-
-
-def keep_free(size: int) -> None:
-    """Set how many bytes this process leaves free on local disks; 0: it does not look."""
-    global _kept_free
-    _kept_free = size
-
-
-def kept_free() -> int:
-    """Return what `keep_free` was given last; a driver sends it to its workers."""
-    return _kept_free
+KEPT_FREE, SHARE_KEPT_FREE = 1 << 30, 0.05
+"""Bytes that are left free on a local disk; of a small one this share is enough."""
 
 
 def free_bytes(location: str) -> int | None:
-    """Return the bytes that may be written to a local folder until `check_free` refuses; None: nobody looks."""
-    if not _kept_free or "://" in location:
+    """Return the bytes that may be written to a local folder until `check_free` refuses; None: in an object store."""
+    if "://" in location:
         return None
     folder = Path(location).absolute()
     while not folder.exists():
         folder = folder.parent
     disk = shutil.disk_usage(folder)
-    return disk.free - min(_kept_free, int(SHARE_KEPT_FREE * disk.total))
+    return disk.free - min(KEPT_FREE, int(SHARE_KEPT_FREE * disk.total))
 
 
 def check_free(location: str) -> None:
@@ -108,9 +96,9 @@ def check_free(location: str) -> None:
     left = free_bytes(location)
     if left is not None and left < 0:
         raise CepError(
-            f"writing {location}: the disk is almost full, and a run stops before it is (`min_free_mb` of the "
-            "warehouse in pipeline.yaml). Nothing that is published has changed; free some space (`cep maintain` "
-            "removes files that no table uses), lower max_matches of a pattern that finds too much, and run again"
+            f"writing {location}: the disk is almost full, and a run stops before it is. Nothing that is published "
+            "has changed; free some space (`cep maintain` removes files that no table uses), lower max_matches of a "
+            "pattern that finds too much, and run again"
         )
 
 

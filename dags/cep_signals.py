@@ -1,7 +1,6 @@
-"""The signals of a day that the DAGs send: metrics by Airflow's Stats, alerts by a notifier.
+"""The alerts of a day that the DAGs send, by the notifier that `alerts:` of pipeline.yaml names.
 
-What there is to tell comes from `cep_pipeline.pipeline.signals`. To whom is Airflow's matter: `[metrics]` of its
-configuration, and the notifier that `alerts:` of pipeline.yaml names. Nothing here fails a task.
+What there is to tell comes from `cep_pipeline.pipeline.tasks`. Nothing here fails a task.
 """
 
 from __future__ import annotations
@@ -15,47 +14,21 @@ from typing import Any
 
 import yaml
 from airflow.sdk import DeadlineAlert, DeadlineReference, SyncCallback
-from airflow.sdk.configuration import conf
 from airflow.sdk.module_loading import import_string
-from airflow.sdk.observability import stats
 
 from cep_pipeline.errors import CepError
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "cep"
 _SENTENCE = re.compile(r"\{\{\s*cep_alert\s*\}\}")
 
 
-def send_metrics(report: Any) -> None:
-    """Send the metrics of a day: with tags, and for plain StatsD, which has none, with their values in the name."""
-    in_names = conf.getboolean("metrics", "statsd_on", fallback=False)
-    for metric in report.metrics():
-        _send(f"{PREFIX}.{metric.name}", metric, dict(metric.labels))
-        if in_names:
-            parts = [stats.normalize_name_for_stats(part, log_warning=False) for part in metric.labels.values()]
-            _send(".".join([PREFIX, metric.name, *parts]), metric, None)
-
-
-def _send(name: str, metric: Any, tags: dict[str, str] | None) -> None:
-    if metric.kind == "count":
-        stats.incr(name, int(metric.value), tags=tags)
-    elif metric.kind == "seconds":
-        stats.timing(name, timedelta(seconds=metric.value), tags=tags)
-    else:
-        stats.gauge(name, metric.value, tags=tags)
-
-
 def tell_of_day(config: Path, stream: str, day: date, context: Mapping[str, Any]) -> None:
-    """Send the metrics of a day that is done, and an alert for each thing that somebody should know of it."""
-    from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.signals import DayReport
+    """Send an alert for each thing that somebody should know of a day that is done."""
+    from cep_pipeline.pipeline.tasks import DayTask, alerts_of_day
 
     try:
-        alerts = Configuration.load(config).settings.alerts
-        report = DayReport.read(config, stream, day, context["run_id"])
-        send_metrics(report)
-        for sentence in report.alerts(alerts.late_hours):
+        for sentence in alerts_of_day(DayTask(config, stream, context["run_id"], day=day)):
             tell(config, sentence, context)
     except (CepError, OSError) as error:
         logger.warning("nobody was told of %s %s: %s", stream, day, error)

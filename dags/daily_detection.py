@@ -8,9 +8,10 @@ A run is for one day of the stream's time zone and starts when that day is over;
 Each step returns what the next ones take: counts and small documents, as XComs. Detection is one task a pattern set.
 Each published day updates the assets of the stream: its events, its matches, and its plans where they are new.
 
-The schedule runs one day at a time; a backfill may have several on their way (`--max-active-runs 4`): a step that
-carries on from the day before is deferred, in no slot, until that day has come as far. Days in another order are right
-too; those that an earlier day changes afterwards are stale, and the DAG `stale_days` redoes them.
+The schedule runs one day at a time; a backfill may have several on their way (`--max-active-runs 4`): the step
+`preprocess`, which carries on from the day before, is deferred, in no slot, until that day is published. Days in
+another order are right too; those that an earlier day changes afterwards are stale, and the DAG `stale_days` redoes
+them.
 
 A day without a file goes by `on_missing` of the stream schema: `skip` skips the steps after `validate`, `error` fails.
 """

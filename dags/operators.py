@@ -53,7 +53,7 @@ class SparkPageLink(BaseOperatorLink):
 
 
 class _Step:
-    """What the operators of all steps have in common: the day, what is handed on, and waiting for the day before."""
+    """What the operators of all steps have in common: the day, what is handed on, and waiting for the days before."""
 
     step: str
     stream: str
@@ -76,48 +76,42 @@ class _Step:
             detection_only=bool(asked.get("detection_only")),
         )
 
-    def before(self, task: Any, context: Mapping[str, Any]) -> dict[Any, list[Any]]:
-        """What earlier days on their way have handed on; defers the task until they have come as far as it needs."""
-        from cep_pipeline.pipeline.day import PUBLISH, STEPS, step_of
+    def wait_for_days_before(self, task: Any, context: Mapping[str, Any]) -> None:
+        """Defer a step that carries on from the days before until those on their way have been published."""
+        from cep_pipeline.pipeline.day import PUBLISH, step_of
         from cep_pipeline.pipeline.tasks import days_on_their_way
 
-        follows, instance = step_of(self.step).follows, context["ti"]
-        found: dict[Any, list[Any]] = {}
+        instance = context["ti"]
         # The latest first: it waits for those before it, and one that is deferred again and again takes longer.
-        for day, run_id in sorted(days_on_their_way(task).items(), reverse=True) if follows else ():
+        for day, run_id in sorted(days_on_their_way(task).items(), reverse=True) if step_of(self.step).in_order else ():
             alive = {"dag_id": instance.dag_id, "run_ids": [run_id], "states": ["queued", "running"]}
             if not instance.get_dr_count(**alive):
                 continue  # a run that has ended without publishing its day is left behind
-            states = instance.get_task_states(dag_id=instance.dag_id, task_ids=[follows], run_ids=[run_id])
-            state = states.get(run_id, {}).get(follows)
-            if state not in _OVER:
-                logger.info("%s: waiting for the step %s of %s, which carries over to this day", task.day, follows, day)
-                trigger = DayBeforeTrigger(
-                    external_dag_id=instance.dag_id,
-                    run_ids=[run_id],
-                    external_task_ids=[follows],
-                    allowed_states=["success"],
-                    failed_states=list(_OVER[1:]),
-                    poke_interval=_LOOKS_S,
-                )
-                self.defer(trigger=trigger, method_name="resume", timeout=self.execution_timeout)  # type: ignore[attr-defined]
-            if state == "success" and follows != PUBLISH.name:
-                steps = [step.name for step in STEPS if "drafted" in step.gives or "statistics" in step.gives]
-                pulled = instance.xcom_pull(task_ids=steps, run_id=run_id)
-                found[day] = [one for one in pulled if one is not None]
-        return found
+            states = instance.get_task_states(dag_id=instance.dag_id, task_ids=[PUBLISH.name], run_ids=[run_id])
+            if states.get(run_id, {}).get(PUBLISH.name) in _OVER:
+                continue
+            logger.info("%s: waiting until %s is published, which carries over to this day", task.day, day)
+            trigger = DayBeforeTrigger(
+                external_dag_id=instance.dag_id,
+                run_ids=[run_id],
+                external_task_ids=[PUBLISH.name],
+                allowed_states=["success"],
+                failed_states=list(_OVER[1:]),
+                poke_interval=_LOOKS_S,
+            )
+            self.defer(trigger=trigger, method_name="resume", timeout=self.execution_timeout)  # type: ignore[attr-defined]
 
     def resume(self, context: Mapping[str, Any], event: Any = None) -> Any:
         """Go on where a day before has come far enough, or has failed."""
         return self.execute(context)  # type: ignore[attr-defined]
 
-    def do(self, context: Mapping[str, Any], before: Mapping[Any, list[Any]], spark: Any = None) -> Any:
+    def do(self, context: Mapping[str, Any], spark: Any = None) -> Any:
         """Do the step, and tell of it."""
         from cep_pipeline.pipeline.tasks import run_step
 
         task = self.task(context)
         with failures_explained():
-            done = run_step(self.step, task, _all_of(self.handed), before=before, spark=spark)
+            done = run_step(self.step, task, _all_of(self.handed), spark)
         return self.told(task, done, context)
 
     def told(self, task: Any, done: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
@@ -192,10 +186,8 @@ class CepOperator(_Step, BaseOperator):
         super().__init__(task_id=kwargs.pop("task_id", step), **kwargs)
 
     def execute(self, context: Any) -> Any:
-        """Do the step when the day before has come far enough."""
-        with failures_explained():
-            before = self.before(self.task(context), context)
-        return self.do(context, before)
+        """Do the step."""
+        return self.do(context)
 
 
 class CepSparkOperator(_Step, PySparkOperator):
@@ -221,18 +213,18 @@ class CepSparkOperator(_Step, PySparkOperator):
         )
 
     def execute(self, context: Any) -> Any:
-        """Find out what can be known without Spark, find Spark, and do the step on it."""
-        from cep_pipeline.pipeline.tasks import look_ahead
+        """Find Spark, where the step needs it, and do the step on it."""
+        from cep_pipeline.pipeline.tasks import needs_spark
 
         with failures_explained():
             task = self.task(context)
-            before = self.before(task, context)
-            if not look_ahead(self.step, task):
-                return self.do(context, before)
+            self.wait_for_days_before(task, context)
+            if not needs_spark(self.step, task):
+                return self.do(context)
             self._find_spark()
         own = context["ti"]
         self._instance = f"{own.dag_id}.{own.run_id}.{own.task_id}.{own.map_index}"
-        self.op_kwargs = {"operator": self, "context": context, "before": before}
+        self.op_kwargs = {"operator": self, "context": context}
         return super().execute(context)
 
     def _find_spark(self) -> None:
@@ -267,7 +259,7 @@ class CepSparkOperator(_Step, PySparkOperator):
     def _tag(self) -> str:
         return re.sub(r"\W+", "_", self._instance)
 
-    def work_on(self, spark: Any, context: Any, before: Any) -> Any:
+    def work_on(self, spark: Any, context: Any) -> Any:
         """Do the step on a session."""
         from cep_pipeline.spark.session import is_connect, prepare_session, spark_page
         from cep_pipeline.spark.tasks import described
@@ -280,7 +272,7 @@ class CepSparkOperator(_Step, PySparkOperator):
         self.spark_page = spark_page(spark)
         logger.info("%s: %s", described(spark), self.spark_page or "it has no page")
         context["ti"].xcom_push(SparkPageLink().xcom_key, self.spark_page)
-        return self.do(context, before, spark)
+        return self.do(context, spark)
 
 
 class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
@@ -308,17 +300,21 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
 
     def execute(self, context: Any) -> Any:
         """Submit the program, and take what it has written."""
-        from cep_pipeline.pipeline.program import submitted_error
-        from cep_pipeline.pipeline.tasks import documents_of, look_ahead, read_document, write_document
+        from cep_pipeline.pipeline.tasks import (
+            documents_of,
+            needs_spark,
+            read_document,
+            submitted_error,
+            write_document,
+        )
 
         with failures_explained():
             task = self.task(context)
-            before = self.before(task, context)
-            if not look_ahead(self.step, task):
-                return self.do(context, before)
+            self.wait_for_days_before(task, context)
+            if not needs_spark(self.step, task):
+                return self.do(context)
             given, result = documents_of(task, self.step)
-            days = {day.isoformat(): results for day, results in before.items()}
-            write_document(given, {"handed": _all_of(self.handed), "before": days})
+            write_document(given, _all_of(self.handed))
         self.application_args = _arguments(task, given, result)
         try:
             super().execute(context)
@@ -341,6 +337,6 @@ def _arguments(task: Any, given: str, result: str) -> list[str]:
     return [*arguments, *(name for name, value in asked.items() if value)]
 
 
-def _with_spark(operator: CepSparkOperator, context: Any, before: Any, spark: Any = None) -> Any:
+def _with_spark(operator: CepSparkOperator, context: Any, spark: Any = None) -> Any:
     """What the provider calls with the session."""
-    return operator.work_on(spark, context, before)
+    return operator.work_on(spark, context)

@@ -49,10 +49,9 @@ from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream
-from cep_pipeline.pipeline.invariant_report import show_invariants
+from cep_pipeline.pipeline.plan_checks import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.run_log import data_docs_folder
-from cep_pipeline.pipeline.signals import usual_band
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
@@ -81,7 +80,7 @@ SHOWN_RUNS = 200
 SHOWN_REASONS = 20
 SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how long they are, until they are opened
 SHOWN_DAYS = 42
-SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers and then the most frequent ones
+SHOWN_PATTERNS = 20  # of a stream of more patterns, the most frequent ones
 SHOWN_MATCHES = 50
 DRAWN_PANELS = 12
 READ_NUMBERS = 30_000  # rates and selectivities of all the days and windows that a page of statistics compares
@@ -404,7 +403,7 @@ def data_docs_of(pages: Pages, stream: str, run: RunRecord) -> dict[str, Path]:
     """Address -> file of Great Expectations' pages about a run of a day; none where a run has no result document."""
     if not run.validation or run.day is None:
         return {}
-    folder = data_docs_folder(pages.configuration.log_folder, stream, run.run_id, run.day)
+    folder = data_docs_folder(pages.configuration.checks_folder, stream, run.run_id, run.day)
     files = [] if folder is None else sorted(folder.rglob("*.html"))
     start = f"{pages.home}/checks/{quote(stream)}/{folder_name(run.run_id)}/{run.day}"
     return {f"{start}/{quote(file.relative_to(folder).as_posix())}": file for file in files}
@@ -647,7 +646,7 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
 
 
 def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str, Any]:
-    """The latest days of a stream, its numbers of matches with their usual band, and what is at work."""
+    """The latest days of a stream, its numbers of matches, and what is at work."""
     published = {one.day: one for one in tables.days()}
     units = tables.matches_days()
     latest: dict[date, RunRecord] = {}
@@ -699,35 +698,24 @@ def state_of_day(record: RunRecord | None, published: bool, units: Sequence[Publ
 
 
 def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
-    """The numbers of matches of the latest days of each pattern, unusual ones first."""
+    """The numbers of matches of the latest days of each pattern, the most frequent first."""
     by_set: dict[str, list[PublishedMatches]] = {}
     for unit in units:
         by_set.setdefault(unit.pattern_set, []).append(unit)
     rows = []
     for name, own in by_set.items():
         recent = sorted(own, key=lambda unit: unit.final_day)[-SHOWN_DAYS:]
-        version = recent[-1].fingerprint.pattern_set_version
-        for pattern, count in recent[-1].counts.items():
-            before = [
-                unit.counts[pattern]
-                for unit in recent[:-1]
-                if pattern in unit.counts and unit.fingerprint.pattern_set_version == version
-            ]
-            band = usual_band(before)
-            unusual = band is not None and not band[0] <= count <= band[1]
-            rows.append((not unusual, -count, name, pattern, recent, band))
-    rows.sort(key=lambda row: row[:4])
+        rows += [(-count, name, pattern, recent) for pattern, count in recent[-1].counts.items()]
+    rows.sort(key=lambda row: row[:3])
     return [
         {
             "pattern_set": name,
             "pattern": pattern,
             "day": recent[-1].final_day,
             "matches": -count,
-            "band": band,
-            "unusual": not usual,
-            "drawing": Markup(count_line([unit.counts.get(pattern, 0) for unit in recent], band)),
+            "drawing": Markup(count_line([unit.counts.get(pattern, 0) for unit in recent])),
         }
-        for usual, count, name, pattern, recent, band in rows[:SHOWN_PATTERNS]
+        for count, name, pattern, recent in rows[:SHOWN_PATTERNS]
     ]
 
 

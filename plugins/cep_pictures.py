@@ -90,25 +90,20 @@ def histogram(edges_us: Sequence[int], counts: Sequence[int], timezone: str) -> 
     return rendered({"width": 780, "height": 110, **bars}, "matches over the time of their last event")
 
 
-def count_line(counts: Sequence[int], band: tuple[int, int] | None) -> str:
-    """Draw numbers of matches day by day as a small line, with the band in which the last one was expected."""
-    most = max([*counts, *(band or ()), 1])
+def count_line(counts: Sequence[int]) -> str:
+    """Draw numbers of matches day by day as a small line."""
+    most = max([*counts, 1])
 
     def y(value: float) -> float:
         return 24 - value / most * 22
 
     step = 150 / max(len(counts) - 1, 1)
-    parts = []
-    if band is not None:
-        parts.append(
-            f'<rect x="0" y="{y(band[1]):.1f}" width="160" height="{max(y(band[0]) - y(band[1]), 1):.1f}" '
-            f'fill="{GREEN}" fill-opacity="0.25"/>'
-        )
     way = " ".join(f"{5 + place * step:.1f},{y(count):.1f}" for place, count in enumerate(counts))
-    parts.append(f'<polyline points="{way}" fill="none" stroke="{BLUE}" stroke-width="1.5"/>')
-    usual = band is None or band[0] <= counts[-1] <= band[1]
     last = 5 + (len(counts) - 1) * step
-    parts.append(f'<circle cx="{last:.1f}" cy="{y(counts[-1]):.1f}" r="3" fill="{BLUE if usual else RED}"/>')
+    parts = [
+        f'<polyline points="{way}" fill="none" stroke="{BLUE}" stroke-width="1.5"/>',
+        f'<circle cx="{last:.1f}" cy="{y(counts[-1]):.1f}" r="3" fill="{BLUE}"/>',
+    ]
     return svg(160, 26, parts, "numbers of matches of the latest days")
 
 

@@ -36,7 +36,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_421),
     "planning": (("cep_pipeline/planning",), 5_266),
     "warehouse": (("cep_pipeline/warehouse",), 3_380),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_380),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_968),
     "cli": (("cep_pipeline/cli",), 4_175),
     "events": (("cep_pipeline/events",), 3_650),
     "adaptation": (("cep_pipeline/adaptation",), 1_701),

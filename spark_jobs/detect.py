@@ -79,6 +79,6 @@ def detect_day(
 
 
 if __name__ == "__main__":
-    from cep_pipeline.pipeline.program import main
+    from cep_pipeline.pipeline.tasks import main
 
     main("detect", __doc__)

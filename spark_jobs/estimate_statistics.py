@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.pipeline.statistics import (
@@ -25,9 +26,12 @@ from cep_pipeline.pipeline.statistics import (
     cut_slices,
     with_observed_profiles,
 )
-from cep_pipeline.spark.statistics import Counting, count_slice, merged
+from cep_pipeline.slices.events_input import columns_needed
+from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.spark.tasks import cores_of, run_tasks
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.estimate import windowed_statistics
+from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics
 
@@ -50,11 +54,11 @@ def estimate_day(
         events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
         known = work.tables.pin_statistics(work.day)
         carried, digest = carried_state(work, pattern_sets, events.snapshot, known)
-        slices = cut_slices(events, patterns, work.start, work.end, cores_of(spark))
-        counting = Counting(tuple(patterns), settings.length, settings.epsilon)
-        count = partial(count_slice, counting)
+        slices = cut_slices(events, work, patterns, cores_of(spark))
+        counting = tuple(patterns), settings.length, settings.epsilon
+        count = partial(count_slice, *counting)
         counted = run_tasks(spark, count, slices, what=f"{work.stream.name}: statistics", progress=progress)
-        state = merged(counting, counted, carried=carried)
+        state = merged(*counting, counted, carried)
         snapshot = state.business_day(work.start[0], work.end[0])
         text = canonical_json(state.to_json())
         published = events.snapshot.days.get(work.day)
@@ -72,7 +76,29 @@ def estimate_day(
     return snapshot
 
 
+def count_slice(
+    patterns: Sequence[Pattern], window: Window, epsilon: float, task: Slice, _: int = 0
+) -> WindowedStatistics:
+    """Count the events of a slice, which is read with the look-back that its pairs reach into."""
+    events = task.read(columns_needed(patterns))
+    return windowed_statistics(patterns, events, window, epsilon, start=task.start, end=task.end)
+
+
+def merged(
+    patterns: Sequence[Pattern],
+    window: Window,
+    epsilon: float,
+    counted: Sequence[WindowedStatistics],
+    carried: WindowedStatistics | None = None,
+) -> WindowedStatistics:
+    """Merge what consecutive slices have counted, in their order, on top of what is carried, which is not changed."""
+    state = WindowedStatistics.of(patterns, window, epsilon)
+    for part in counted if carried is None else (carried, *counted):
+        state.merge(part)
+    return state
+
+
 if __name__ == "__main__":
-    from cep_pipeline.pipeline.program import main
+    from cep_pipeline.pipeline.tasks import main
 
     main("estimate_statistics", __doc__)

@@ -338,6 +338,6 @@ def _validate(
 
 
 if __name__ == "__main__":
-    from cep_pipeline.pipeline.program import main
+    from cep_pipeline.pipeline.tasks import main
 
     main("ingest", __doc__)

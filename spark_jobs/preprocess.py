@@ -3,8 +3,8 @@
     spark-submit spark_jobs/preprocess.py --config pipeline.yaml --stream S --day D --given staged.json
 
 1. Each accepted row is given its range, by the exact counts that ingestion made.
-2. The last values of each event type before each range are looked for, where there are several ranges.
-3. Ranges are brought in order: by time, nanoseconds, file and line.
+2. Ranges are brought in order: by time, nanoseconds, file and line.
+3. The last values of each event type before each range are looked for, where there are several ranges.
 4. Tasks derive attributes from the values that are carried in, number the events by the counts, and write a file each.
 5. Rejected rows are brought in order by file and line, and written as a file of the quarantine for each day.
 
@@ -16,14 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
 
 from cep_pipeline.errors import CepError, InputError
@@ -40,7 +37,7 @@ from cep_pipeline.events.parse import RAW, REASON, StagedDay
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.frames import accepted_rows, rejected_rows
-from cep_pipeline.spark.tasks import Batches, collect, of_partitions
+from cep_pipeline.spark.tasks import Batches, of_partitions
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
 from cep_pipeline.warehouse.records import EventsFingerprint
 
@@ -170,9 +167,9 @@ def write_events(
         return [], [carry_in]
     order = [name for name in ORDER if any(name in day.order for day in staged)]
     accepted = with_range(accepted_rows(spark, [day for day in staged if day.ranges], schema), ranges)
-    carries = find_carries(spark, schema, accepted, ranges, order, carry_in)
     columns = [_RANGE, TIMESTAMP, *schema.raw_attributes]
     ordered = accepted.repartitionById(len(ranges), _RANGE).sortWithinPartitions(*order).select(*columns)
+    carries = find_carries(spark, schema, ordered, ranges, carry_in)
     write = partial(_write_range, schema, tuple(ranges), tuple(carries))
     outcomes = sorted(of_partitions(spark, ordered, write, f"{schema.name}: writing events"))
     if [place for place, *_ in outcomes] != list(range(len(ranges))):
@@ -216,35 +213,24 @@ def _write_range(
 
 
 def find_carries(
-    spark: SparkSession,
-    schema: StreamSchema,
-    accepted: DataFrame,
-    ranges: Sequence[Range],
-    order: Sequence[str],
-    carry_in: Carry,
+    spark: SparkSession, schema: StreamSchema, ordered: DataFrame, ranges: Sequence[Range], carry_in: Carry
 ) -> list[Carry]:
-    """Return the last values of each event type before each range.
-
-    Spark finds the few rows of each range and type that have them; the driver looks at these in order.
-    """
+    """Return the last values of each event type before each range, which its task looks for in the ordered rows."""
     lengths = carry_lengths(schema)
     carries = [carry_in]
     if len(ranges) == 1 or not lengths:
         return carries * len(ranges)
-    now = {schema.first_name(name): name for name in schema.raw_attributes}
-    carried = {now[name]: length for name, length in lengths.items()}
-    columns = [_RANGE, schema.type_attribute, *order, *carried]
-    rows = accepted.where(F.col(_RANGE) < len(ranges) - 1).select(*dict.fromkeys(columns))
-    behind = Window.partitionBy(_RANGE, schema.type_attribute).orderBy(*map(F.desc, order))
-    counted = behind.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    last = [F.col(name).isNotNull() & (F.count(name).over(counted) <= most) for name, most in carried.items()]
-    rows = rows.withColumn("_last", reduce(or_, last)).where("_last").drop("_last")
-    kept = collect(spark, rows, f"{schema.name}: looking for values to carry")
+    what = f"{schema.name}: looking for values to carry"
+    found = dict(of_partitions(spark, ordered.where(F.col(_RANGE) < len(ranges) - 1), partial(_last_of, schema), what))
     for place in range(len(ranges) - 1):
-        own = kept.filter(pc.equal(kept.column(_RANGE), place))
-        own = own.sort_by([(name, "ascending") for name in order])
-        carries.append(carries[-1].followed_by(last_values(own, schema), lengths))
+        carries.append(carries[-1].followed_by(found.get(place, Carry()), lengths))
     return carries
+
+
+def _last_of(schema: StreamSchema, rows: Batches, _: int, __: int) -> tuple[int, Carry]:
+    """Return the number of a range and its last values."""
+    table = pa.Table.from_batches(list(rows))
+    return table.column(_RANGE)[0].as_py(), last_values(table, schema)
 
 
 # -- rejected rows -----------------------------------------------------------------------------------------------------
@@ -284,6 +270,6 @@ def _write_quarantine_of_day(
 
 
 if __name__ == "__main__":
-    from cep_pipeline.pipeline.program import main
+    from cep_pipeline.pipeline.tasks import main
 
     main("preprocess", __doc__)

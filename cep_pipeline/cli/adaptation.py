@@ -65,8 +65,7 @@ def invariants(
         moved_table,
         shown_headline,
     )
-    from cep_pipeline.pipeline.invariant_report import show_invariants
-    from cep_pipeline.pipeline.plan_checks import check_invariants
+    from cep_pipeline.pipeline.plan_checks import check_invariants, show_invariants
     from cep_pipeline.pipeline.run import new_run_id
 
     opened = open_stream(config, stream, pattern_set)
@@ -97,7 +96,6 @@ def invariants(
                         "  plan it again: "
                         + next_command("replan", stream=opened.stream.name, pattern_set=one.decision.pattern_set)
                     )
-            _tell(one.notes)
         return
     if as_json:
         say_json([one.to_json() for one in shown])
@@ -109,7 +107,6 @@ def invariants(
             if table is not None:
                 console.print(table)
         console.print(closest_line(of), highlight=False)
-        _tell(of.notes)
 
 
 @click.command()

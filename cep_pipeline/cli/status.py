@@ -302,16 +302,9 @@ def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
         rows += ((f"matches of {pattern}", "", f"{number:,}") for pattern, number in run.matches.items())
         title = f"run {run.run_id}, {run.day}: {run.status}"
         console.print(table_of(("step", "seconds", "counts"), rows, title, right=slice(1, 2)))
-        for pattern, one in run.details.get("unusual", {}).items():
-            usual = f"{one['least']:,} to {one['most']:,} are usual"
-            console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
-        if "day_before" in run.details:
-            console.print(run.details["day_before"], highlight=False)
         for route, names in run.details.get("routes", {}).items():
             console.print(f"{route}: {names}", highlight=False)
         if run.error:
             console.print(f"error: {run.error}", highlight=False)
     for spark in dict.fromkeys(run.details["spark"] for run in found if "spark" in run.details):
         console.print(f"tasks ran on {spark}", highlight=False)
-    for log in dict.fromkeys(run.details.get("log") for run in found):
-        console.print(f"log: {log}" if log else "no log was kept; `log: folder:` of pipeline.yaml keeps one")

@@ -287,7 +287,8 @@ def restore(config: Path, replace: bool, as_json: bool) -> None:
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.warehouse import Warehouse
 
-    place, catalog = Configuration.load(config).warehouse_addresses
+    configuration = Configuration.load(config)
+    place, catalog = configuration.warehouse_location, configuration.settings.warehouse.catalog
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("restore") as told:
         rebuilt = Warehouse.rebuild_catalog(place, catalog, replace=replace, told=told)
     if as_json:

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.clause_runs import JointRun, count_blocks
 from cep_pipeline.detection.composition import WrittenMatches, events_read, longer_stream, plain_pattern
-from cep_pipeline.detection.compressed.tables import compress_merged
-from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds, explained
 from cep_pipeline.detection.matches import matches_schema, write_matches
@@ -41,7 +39,6 @@ from cep_pipeline.detection.outputs import (
     compressed_together,
     count_together,
     first_matches,
-    route_of,
     tables_together,
 )
 from cep_pipeline.detection.planned import own_order_plan, worth_planning
@@ -54,7 +51,7 @@ from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_comp
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
-from cep_pipeline.slices.ownership import Finality, finality_of, waits_for_later_events
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.slices.prepared import PreparedEvents, Streams
 from cep_pipeline.storage import decimal_text
 
@@ -684,7 +681,6 @@ def count_slice(
     mechanism: str | None = None,
     *,
     seconds: float,
-    compress: Callable[[pa.Table], object] | None = None,
 ) -> tuple[int, bool]:
     """Count the matches of a pattern that a slice owns, however many there are.
 
@@ -694,8 +690,6 @@ def count_slice(
         As in `detect_slice`.
     seconds
         Counting ends after this time.
-    compress
-        Takes the matches as buffers, where they can be made without listing the matches.
 
     Returns
     -------
@@ -709,12 +703,9 @@ def count_slice(
     table = events_for([pattern], events, "events of the slice")
     chosen = choose_mechanisms([pattern], mechanism)
     [detection] = _detections([pattern], chosen, _prepare([pattern], table), plan, Counters(wanted=False))
-    ends = all(finality_of(pattern, clause) is Finality.LAST_EVENT for clause in pattern.clauses)
     found = 0
     try:
         with at_most_seconds(seconds):
-            if compress is not None and ends and binds_lists(pattern) and not route_of(pattern, Sink.COMPRESS).lists:
-                compress(compress_merged(pattern, detection.events, Counters(), detection.events.rows_in(owned)))
             unlisted = count_owned(pattern, detection.events, owned)
             if unlisted is not None:
                 return unlisted, True

@@ -25,15 +25,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.storage import decimal_text
 
 Kind = Literal["max_matches", "time_limit", "memory", "disk"]
 """The limits: those of the configuration; and what a machine has, which nobody needs to set."""
 LOOK_S = 0.2
-"""Seconds between two looks at the time and at what other tasks have spent."""
+"""Seconds between two looks at the time."""
 
 _watch: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)
 
@@ -103,7 +101,7 @@ class Limits:
     max_matches
         Matches that are listed, before OUTPUT and CONSUME decide about them.
     time_s
-        Seconds of work, those of all slices of the day added up.
+        Seconds of work on each slice of the day.
     max_bytes
         Bytes of rows, before they are compressed.
     """
@@ -131,9 +129,9 @@ class Limits:
                 return "the memory of the machine"
 
 
-Then = Literal["count", "compressed", "skip", "fail"]
-"""Action when a pattern has reached a limit on a day, whose matches of it are then not published: count them; keep them
-as buffers, beside the tables; do nothing; or fail the day."""
+Then = Literal["count", "skip", "fail"]
+"""Action when a pattern has reached a limit on a day, whose matches of it are then not published: count them; do
+nothing; or fail the day."""
 
 
 @dataclass(frozen=True)
@@ -148,15 +146,12 @@ class LimitedPattern:
         What followed.
     matches, exact
         The number of its matches, before OUTPUT and CONSUME; not exact: it has at least so many.
-    files
-        Files of buffers, for `cep expand`.
     """
 
     limit: str
     then: Then
     matches: int
     exact: bool = False
-    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         number = f"{Decimal(self.matches):,}"  # Python itself spells no more than 4,300 digits
@@ -165,17 +160,16 @@ class LimitedPattern:
         found = f"it has {number} matches" if self.exact else f"it has at least {number} matches"
         if not self.exact and not self.matches:
             found = "how many it has is not known"
-        kept = f"; they are kept in {', '.join(self.files)}" if self.files else ""
-        return f"stopped by its limit, {self.limit}: none of its matches is published, {found}{kept}"
+        return f"stopped by its limit, {self.limit}: none of its matches is published, {found}"
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
-        return {**vars(self), "matches": decimal_text(self.matches), "files": list(self.files)}
+        return {**vars(self), "matches": decimal_text(self.matches)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> LimitedPattern:
         """Read the JSON form."""
-        return cls(**{**content, "matches": int(Decimal(content["matches"])), "files": tuple(content["files"])})
+        return cls(content["limit"], content["then"], int(Decimal(content["matches"])), content["exact"])
 
 
 _MOST_DIGITS = 40
@@ -189,52 +183,15 @@ class Spent:
     time_us: int = 0
     size: int = 0
 
-    def reached(self, limits: Limits, other: Spent) -> Kind | None:
-        """The limit that this and another sum exceed together, None: none."""
-        if limits.max_matches is not None and self.matches + other.matches > limits.max_matches:
+    def reached(self, limits: Limits) -> Kind | None:
+        """The limit that is exceeded, None: none."""
+        if limits.max_matches is not None and self.matches > limits.max_matches:
             return "max_matches"
-        if limits.max_bytes is not None and self.size + other.size > limits.max_bytes:
+        if limits.max_bytes is not None and self.size > limits.max_bytes:
             return "disk"
-        if limits.time_s is not None and self.time_us + other.time_us > limits.time_s * 1e6:
+        if limits.time_s is not None and self.time_us > limits.time_s * 1e6:
             return "time_limit"
         return None
-
-
-CELL_BYTES = 24
-"""Bytes that a file of a `Ledger` has for one pattern and one task."""
-
-
-class Ledger:
-    """A file in which the tasks of one machine write what each pattern has spent, and read what others have.
-
-    A task that is tried again writes over what its first attempt has written.
-
-    Parameters
-    ----------
-    file
-        int64 of shape (patterns, tasks, 3).
-    patterns
-        The names of the patterns, in the order of the file from the pattern `first` on.
-    first
-        The number of the first pattern in the file.
-    tasks, task
-        How many tasks there are, and which one this is.
-    """
-
-    def __init__(self, file: str, patterns: Sequence[str], first: int, tasks: int, task: int) -> None:
-        shape = (len(patterns), tasks, 3)
-        self._cells = np.asarray(np.memmap(file, np.int64, "r+", offset=CELL_BYTES * tasks * first, shape=shape))
-        self._numbers = {name: number for number, name in enumerate(patterns)}
-        self._task = task
-
-    def tell(self, name: str, spent: Spent) -> None:
-        """Write what this task has spent on a pattern."""
-        self._cells[self._numbers[name], self._task] = spent.matches, spent.time_us, spent.size
-
-    def elsewhere(self, name: str) -> Spent:
-        """Return the sum of what the other tasks have spent on a pattern."""
-        cells = self._cells[self._numbers[name]]
-        return Spent(*(cells.sum(axis=0) - cells[self._task]).tolist())
 
 
 @dataclass
@@ -245,14 +202,10 @@ class SliceLimits:
     ----------
     limits
         Pattern name -> its limits. A pattern without any is not limited.
-    ledger
-        What other slices spend; None where they cannot be heard: then the limits are those of this slice alone.
     """
 
     limits: Mapping[str, Limits]
-    ledger: Ledger | None = None
     spent: dict[str, Spent] = field(default_factory=dict)
-    _elsewhere: dict[str, Spent] = field(default_factory=dict)
     _looked: float = 0.0
 
     def of(self, name: str) -> Spent:
@@ -264,10 +217,8 @@ class SliceLimits:
         return self.limits[name].max_matches if name in self.limits else None
 
     def reached(self, name: str) -> Kind | None:
-        """The limit that a pattern has reached, here and on other slices."""
-        if name not in self.limits:
-            return None
-        return self.of(name).reached(self.limits[name], self._elsewhere.get(name, Spent()))
+        """The limit that a pattern has reached."""
+        return self.of(name).reached(self.limits[name]) if name in self.limits else None
 
     def added(self, name: str, matches: int, size: int) -> None:
         """Add matches that are about to be written.
@@ -306,14 +257,9 @@ class SliceLimits:
         def tell() -> None:
             if len(names) == 1:
                 self.of(names[0]).time_us = before + int((time.monotonic() - begin) * 1e6)
-            if self.ledger is not None:
-                for name in limited:
-                    self.ledger.tell(name, self.of(name))
 
         def listen() -> None:
             for name in limited:
-                if self.ledger is not None:
-                    self._elsewhere[name] = self.ledger.elsewhere(name)
                 if kind := self.reached(name):
                     raise LimitReached(name, kind)
 

@@ -10,7 +10,6 @@
 `run` does the steps in one process, for `cep run`; `tasks` does them one at a time, for Airflow. `stream_days` tells
 which days there are and which are stale.
 
-Between days the plans are checked against `fresh_statistics` (`plan_checks`, shown by `invariant_report`), and made
-again where the data has changed (`replanning`), by commands and by `tasks`. `statistics_history`
-shows how the statistics went.
+Between days the plans are checked against the statistics of the latest day (`plan_checks`), and made again where the
+data has changed (`replanning`), by commands and by `tasks`. `statistics_history` shows how the statistics went.
 """

@@ -19,7 +19,7 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
-from cep_pipeline.storage import keep_free, reach_object_stores
+from cep_pipeline.storage import reach_object_stores
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -83,12 +83,6 @@ class PlanningSettings(Document):
         example=100000,
         ge=1,
     )
-    idle_steps: int | None = setting(
-        "A local search ends when this many steps have found nothing cheaper, whatever its limits are.",
-        None,
-        example=50000,
-        ge=1,
-    )
     seed: int | None = setting("The seed of the random choices of a local search.", None, example=1, ge=0)
 
     @property
@@ -97,7 +91,7 @@ class PlanningSettings(Document):
         return self.model_dump(include=set(_OF_SEARCHES), exclude_none=True)
 
 
-_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "idle_steps", "seed")
+_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
 
 
 ALL = "all"
@@ -194,7 +188,7 @@ _Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class LimitSettings(Document):
-    """The limits of a pattern on a day. A pattern that reaches one is stopped; the others have all their matches."""
+    """The limits of each pattern on a day. One that reaches a limit is stopped; the others have all their matches."""
 
     max_matches: int | None = setting(
         "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
@@ -203,16 +197,14 @@ class LimitSettings(Document):
         ge=0,
     )
     time_limit: Annotated[str | None, checked_by("cep_pipeline.patterns.pattern:parse_duration_us")] = setting(
-        "The time that a pattern may take on a day, that of all cores added up. Where the workers of a cluster "
-        "cannot see one another, each slice of the day has so much. Patterns that share a plan are run by "
-        "themselves once they have taken so much together. `null`: no limit.",
+        "The time that a pattern may take on each slice of a day. Patterns that share a plan are run by themselves "
+        "once they have taken so much together. `null`: no limit.",
         "2 hours",
     )
-    then: Literal["count", "compressed", "skip", "fail"] = setting(
+    then: Literal["count", "skip", "fail"] = setting(
         "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
-        "its matches are counted, without being listed where that is possible. `compressed`: they are kept as "
-        "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
-        "`skip`: nothing. `fail`: the day fails, and what was published stays.",
+        "its matches are counted, without being listed where that is possible. `skip`: nothing. `fail`: the day "
+        "fails, and what was published stays.",
         "count",
     )
 
@@ -224,16 +216,6 @@ class LimitSettings(Document):
 
         time_us = None if self.time_limit is None else parse_duration_us(self.time_limit)
         return Limits(self.max_matches, None if time_us is None else time_us / 1e6)
-
-
-class PatternSetLimits(LimitSettings):
-    """The limits of the patterns of a set."""
-
-    patterns: dict[str, LimitSettings] = setting(
-        "Limits of single patterns by name. Those that are not given are those of the set.",
-        example={"bursts": {"max_matches": 1000}},
-        default_factory=dict,
-    )
 
 
 class PatternSetSettings(PlanningSettings):
@@ -261,10 +243,10 @@ class PatternSetSettings(PlanningSettings):
         AdaptationSettings.model_construct(),
         example={"distance": 0.1},
     )
-    limits: PatternSetLimits = setting(
+    limits: LimitSettings = setting(
         "Limits of the patterns of this set. Those that are not given are those of the top level.",
-        PatternSetLimits.model_construct(),
-        example={"max_matches": 1_000_000, "patterns": {"bursts": {"then": "skip"}}},
+        LimitSettings.model_construct(),
+        example={"max_matches": 1_000_000, "then": "skip"},
     )
 
 
@@ -353,12 +335,6 @@ class WarehouseSettings(Document):
         None,
         example="postgresql+psycopg2://user:password@host:5432/cep",
     )
-    min_free_mb: int = setting(
-        "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
-        "disk is never full. On a small disk a twentieth of it is enough. 0: the free space is not looked at.",
-        1024,
-        ge=0,
-    )
     properties: dict[str, str] = setting(
         "How object stores are reached, the warehouse's and those of raw data: properties as PyIceberg names them. "
         "Without `s3.endpoint` and `s3.region`, `AWS_ENDPOINT_URL` and `AWS_REGION` count. Credentials come from "
@@ -415,7 +391,7 @@ class SparkSettings(Document):
 
 
 class AlertSettings(Document):
-    """The people who are told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
+    """The people who are told of days that failed, are late, limited or stale."""
 
     notifier: str | None = setting(
         "A notifier of Airflow, by its full name. The DAGs call it; without one nobody is told, and what "
@@ -440,15 +416,14 @@ class AlertSettings(Document):
     )
 
 
-class LogSettings(Document):
-    """The log that is kept of each run."""
+class ChecksSettings(Document):
+    """The pages about the data checks of each run."""
 
     folder: str | None = setting(
-        "A local folder. Each run writes what it logs to `STREAM/RUN.jsonl` there, one JSON object a line "
-        "with run, stream, day and step; the record of the run names the file. The Data Docs of its data checks are "
-        "in `STREAM/RUN-checks`. Without a folder nothing is kept.",
+        "A local folder, in which Great Expectations writes the Data Docs of a day to `STREAM/RUN/DAY`. Without a "
+        "folder there are none.",
         None,
-        example="var/log",
+        example="var/checks",
     )
 
 
@@ -490,8 +465,8 @@ class PipelineSettings(Document):
     alerts: AlertSettings = setting(
         "Who is told of what went wrong.", AlertSettings.model_construct(), example={"late_hours": 4}
     )
-    log: LogSettings = setting(
-        "The log that is kept of each run.", LogSettings.model_construct(), example={"folder": "var/log"}
+    checks: ChecksSettings = setting(
+        "The pages about data checks.", ChecksSettings.model_construct(), example={"folder": "var/checks"}
     )
 
 
@@ -516,7 +491,7 @@ class PatternSet:
     alpha: float = 0.0
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     search: Mapping[str, Any] = field(default_factory=dict)
-    limits: PatternSetLimits = field(default_factory=PatternSetLimits)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     composing: tuple[Pattern, ...] = ()
 
     @property
@@ -531,11 +506,6 @@ class PatternSet:
 
         return {pattern.name: pattern_version(pattern) for pattern in self.statements}
 
-    def limits_of(self, pattern: str) -> LimitSettings:
-        """The limits of a pattern of the set: its own, and for what they leave open those of the set."""
-        own = self.limits.patterns.get(pattern)
-        return self.limits if own is None else self.limits.model_copy(update=_set_in(own))
-
 
 @dataclass(frozen=True)
 class Stream:
@@ -546,7 +516,7 @@ class Stream:
     data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
-    log_folder: Path | None = None
+    checks_folder: Path | None = None
 
     def pattern_set(self, name: str) -> PatternSet:
         """The pattern set of this name; `InputError` lists the known ones otherwise."""
@@ -592,7 +562,6 @@ class Configuration:
             )
         settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
         reach_object_stores(settings.warehouse.properties)
-        keep_free(settings.warehouse.min_free_mb << 20)
         return cls(path.resolve(), settings)
 
     @property
@@ -604,20 +573,15 @@ class Configuration:
         return _resolved(self.folder, self.settings.warehouse.location)
 
     @property
-    def log_folder(self) -> Path | None:
-        """The folder with the logs of runs; None where none is kept."""
-        return Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
+    def checks_folder(self) -> Path | None:
+        """The folder with the pages about data checks; None where none are kept."""
+        return Path(_resolved(self.folder, self.settings.checks.folder)) if self.settings.checks.folder else None
 
     def open_warehouse(self) -> Warehouse:
         """Open the warehouse, which is made on first use."""
         from cep_pipeline.warehouse.warehouse import Warehouse
 
         return Warehouse.open(self.warehouse_location, self.settings.warehouse.catalog)
-
-    @property
-    def warehouse_addresses(self) -> tuple[str, str | None]:
-        """The location of the warehouse and the address of its catalog; None: SQLite in its folder."""
-        return self.warehouse_location, self.settings.warehouse.catalog
 
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)
@@ -643,7 +607,7 @@ class Configuration:
         folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         statistics = self.settings.statistics.model_copy(update=own)
-        return Stream(name, schema, folder, sets, statistics, self.log_folder)
+        return Stream(name, schema, folder, sets, statistics, self.checks_folder)
 
     def files_of(self, name: str) -> tuple[Path, ...]:
         """The files that `stream` reads: this one, the schema, the pattern files, and those of parameters."""
@@ -730,7 +694,6 @@ class Configuration:
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = next((one for one in (settings.alpha, planning.alpha) if one is not None), 0.0)
         try:
-            _check_names(settings.limits.patterns, patterns)
             search = _search(planner, cost, alpha, settings, planning)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
@@ -745,18 +708,9 @@ class Configuration:
             alpha=alpha,
             adaptation=self.settings.adaptation.model_copy(update=_set_in(settings.adaptation)),
             search=search,
-            limits=PatternSetLimits(
-                **{**_set_in(self.settings.limits), **_set_in(settings.limits), "patterns": settings.limits.patterns}
-            ),
+            limits=self.settings.limits.model_copy(update=_set_in(settings.limits)),
             composing=tuple(pattern for pattern in patterns if pattern.composes),
         )
-
-
-def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
-    """Refuse limits of patterns that a set does not have: an InputError."""
-    known = [pattern.name for pattern in patterns]
-    if unknown := [name for name in limited if name not in known]:
-        raise InputError(f"limits: no pattern {listed([*map(repr, unknown)])}; the set has: {listed(known)}")
 
 
 def check_mechanism(name: str) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.pipeline.run_log import data_docs_folder, log_file, working_on
+from cep_pipeline.pipeline.run_log import data_docs_folder, working_on
 
 if TYPE_CHECKING:
     from cep_pipeline.events.parse import StagedDay
@@ -43,7 +43,7 @@ class Step:
     - `needed`: tells whether `cep run` does the step for a day though it is not asked for.
     - `takes`, `gives`: what it takes over from steps before it, and what it hands on: `staged` events, `drafted` events
       and rejected rows, `statistics`, and `detected` matches.
-    - `follows`: the step that the day before must have done first, where both days are on their way; "": none.
+    - `in_order`: it carries on from the day before, which must be published first where both are on their way.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Step:
     needed: Callable[[DayWork], bool] = lambda _: False
     takes: tuple[str, ...] = ("staged",)
     gives: tuple[str, ...] = ()
-    follows: str = ""
+    in_order: bool = False
 
 
 def ingest(works: Sequence[DayWork]) -> None:
@@ -72,7 +72,7 @@ def ingest(works: Sequence[DayWork]) -> None:
             first.stream.data,
             scratch=first.scratch,
             earlier_row_counts=[record.events for record in first.tables.days() if record.day < first.day],
-            data_docs=partial(data_docs_folder, first.stream.log_folder, first.stream.name, first.run_id),
+            data_docs=partial(data_docs_folder, first.stream.checks_folder, first.stream.name, first.run_id),
             progress=progress,
         )
         counts.update(ingest_counts(staged_days[0]))
@@ -185,13 +185,11 @@ def detect(works: Sequence[DayWork]) -> None:
 def publish(works: Sequence[DayWork]) -> None:
     """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
     from cep_pipeline.pipeline.detection import draft_detected
-    from cep_pipeline.pipeline.stream_days import tell_of_the_day_before
 
     for work in works:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
-        tell_of_the_day_before(work)
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:
@@ -206,9 +204,6 @@ def publish(works: Sequence[DayWork]) -> None:
                 counts["matches"] = of_table["matches"]
             if "summaries" in of_table:
                 counts["summaries"] = of_table["summaries"]
-        for detected in found:
-            buffers = [path for one in detected.limited.values() for path in one.files]
-            work.tables.remove_compressed(detected.pattern_set, work.day, buffers)
 
 
 PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statistics", "detected"))
@@ -224,7 +219,7 @@ STEPS: tuple[Step, ...] = (
         needs_spark=True,
         side_by_side=True,
         gives=("drafted",),
-        follows="preprocess",
+        in_order=True,
     ),
     Step(
         "estimate_statistics",
@@ -234,9 +229,8 @@ STEPS: tuple[Step, ...] = (
         needed=lacks_statistics,
         takes=("staged", "drafted"),
         gives=("statistics",),
-        follows="estimate_statistics",
     ),
-    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics"), follows="plan"),
+    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics")),
     Step(
         "detect",
         "detect",
@@ -244,7 +238,6 @@ STEPS: tuple[Step, ...] = (
         needs_spark=True,
         takes=("staged", "drafted"),
         gives=("detected",),
-        follows="publish",
     ),
     PUBLISH,
 )
@@ -289,7 +282,7 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
             plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
             validation=before.validation if before is not None and work.validation is None else work.validation,
             error=error,
-            details={**_always(work), **(_details(work) if status == "succeeded" else {})},
+            details={**work.told, **(_details(work) if status == "succeeded" else {})},
         )
     )
 
@@ -319,8 +312,6 @@ def _details(work: DayWork) -> dict[str, Any]:
     limited = {
         f"{one.pattern_set}.{name}": str(what) for one in work.detected.values() for name, what in one.limited.items()
     }
-    from cep_pipeline.pipeline.signals import unusual_matches
-
     routes: dict[str, list[str]] = {}
     for one in work.detected.values():
         for route, names in one.routes.items():
@@ -329,17 +320,9 @@ def _details(work: DayWork) -> dict[str, Any]:
         "pending": pending,
         "limited": limited,
         "end_of_stream": ends,
-        "unusual": unusual_matches(work),
         "routes": {route: listed(names) for route, names in routes.items()},
     }
     return {name: value for name, value in found.items() if value}
-
-
-def _always(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of a run however it ended: where its log is, where its tasks ran, how long it waited."""
-    waited = {"lease_wait_s": round(work.lease_wait_s, 3)} if work.lease_wait_s else {}
-    folder = work.stream.log_folder
-    return {**waited, **work.told, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
 
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:

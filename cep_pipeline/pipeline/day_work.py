@@ -90,7 +90,6 @@ class DayWork:
     observer: Observer = field(default_factory=SilentObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    lease_wait_s: float = 0.0
     steps: list[RunStep] = field(default_factory=list)
     staged: StagedDay | None = None
     detected: dict[str, DetectedDay] = field(default_factory=dict)

@@ -9,10 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from cep_pipeline.detection.limits import Limits
+from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
@@ -37,10 +41,11 @@ from cep_pipeline.spark.slicing import (
     cut,
     first_read,
     instant_before,
-    read_row_groups,
     slices_between,
     types_in,
 )
+from cep_pipeline.statistics import partial_statistics
+from cep_pipeline.statistics.estimate import snapshot_of
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
 from cep_pipeline.warehouse.records import EventsSnapshot, MatchesFingerprint
 from cep_pipeline.warehouse.units import Draft
@@ -160,7 +165,6 @@ class PreparedDay:
             candidates=scratch,
             horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
             partitioned=tuple(source for source, _ in gathered),
-            compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
         return cls(
             job,
@@ -172,7 +176,7 @@ class PreparedDay:
 
 
 SHARE_OF_DISK = 0.5
-"""The rows of one pattern may take this share of what is free, before they are compressed."""
+"""The rows of one pattern on a slice may take this share of what is free, before they are compressed."""
 
 
 def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> dict[str, Any]:
@@ -183,7 +187,6 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
     pattern_set = inputs.pattern_set
     free = free_bytes(work.tables.warehouse.location)
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
-    limits = {pattern.name: pattern_set.limits_of(pattern.name) for pattern in patterns}
     return {
         "patterns": tuple(patterns),
         "pattern_set": pattern_set.name,
@@ -192,8 +195,8 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
         "directory": work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
         "mechanism": pattern_set.mechanism,
         "end_of_stream": inputs.end_of_stream,
-        "limits": {name: replace(one.limits, max_bytes=most) for name, one in limits.items()},
-        "then": {name: one.then for name, one in limits.items()},
+        "limits": replace(pattern_set.limits.limits, max_bytes=most),
+        "then": pattern_set.limits.then,
     }
 
 
@@ -289,10 +292,11 @@ def _horizon_us(work: DayWork, pattern: Pattern, events: DayEvents) -> int | Non
 
 def unplanned(pattern_set: PatternSet) -> Plan:
     """A plan without statistics, for days on which there are no events to count."""
-    from cep_pipeline.spark.statistics import no_statistics
-
-    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    return plan_for(pattern_set.patterns, no_statistics(pattern_set.patterns), chosen, planner="trivial")
+    patterns, chosen = pattern_set.patterns, choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    fields = [("timestamp", UTC_MICROSECONDS), ("seq", pa.int64())]
+    fields += [(name, ARROW_TYPES[kind]) for name, kind in patterns[0].attributes]
+    nothing = snapshot_of(partial_statistics(patterns, pa.schema(fields).empty_table()))
+    return plan_for(patterns, nothing, chosen, planner="trivial")
 
 
 @dataclass(frozen=True)
@@ -336,9 +340,7 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
             day = published.first_day(day, work.day_start(day)[0], distance) if day is not None else None
         first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
-    files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    paths = [file.path for file in files]
-    row_groups = read_row_groups(paths, work.tables.events_schema)
+    row_groups = published.row_groups(first_day, work.day)
     types = types_in(statements[0].type_attribute, row_groups)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 
@@ -349,7 +351,7 @@ def cut_day(
     events: DayEvents,
     patterns: Sequence[Pattern],
     plan: Plan,
-    limits: Mapping[str, Limits],
+    limits: Limits,
 ) -> list[Slice]:
     """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.detection import estimated_work

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.adaptation import gain, ln_cost_on
 from cep_pipeline.adaptation.plan_makers import same_plans
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, fresh_statistics, latest_day
-from cep_pipeline.pipeline.plan_checks import CurrentPlan, current_plan, decision_settings, finite, log_decision
+from cep_pipeline.pipeline.plan_checks import (
+    CurrentPlan,
+    FreshStatistics,
+    current_plan,
+    decision_settings,
+    finite,
+    fresh_statistics,
+    latest_day,
+    log_decision,
+)
 from cep_pipeline.pipeline.plans import (
     ALL,
     PLAN_WAIT_S,
@@ -174,11 +182,10 @@ def replan(
             tables.record_decision(decision)
         log_decision(stream, decision)
         return Replanning(decision, current=None if current is None else current.record)
-    events = tables.pin_events()
-    day = latest_day(events)
+    day = latest_day(tables)
     if day is None:
         raise InputError(f"stream {stream.name!r} has no events to plan by: run `cep run --stream {stream.name}`")
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day)
+    fresh = fresh_statistics(tables, stream, pattern_set, day)
     verdict = None if asked.violation is None or current is None else current.verdict(fresh.snapshot)
     in_place_of = in_place_of if current is None else current.record
     made, again, said = _plan(pattern_set, _concerned(asked, verdict), current, in_place_of, fresh)

@@ -24,7 +24,7 @@ from cep_pipeline.pipeline.day import (
     refuse_end_before,
 )
 from cep_pipeline.pipeline.day_work import DayWork, Observer
-from cep_pipeline.pipeline.run_log import kept_log
+from cep_pipeline.pipeline.run_log import working_on
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
@@ -268,7 +268,7 @@ class PipelineRun:
         scratch = new_scratch(self.tables.warehouse.scratch)
         tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
-        with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
+        with working_on(run=self.run_id, stream=self.stream.name), ExitStack() as stack:
             sets = self._sets_of_days(batch, stale, as_they_are)
             works = [self._work(day, sets[day], tables, scratch, stack) for day in batch]
             try:

@@ -32,7 +32,6 @@ from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, Statist
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.warehouse.stream_tables import PinnedStatistics, StreamReader
 
 
@@ -145,15 +144,15 @@ def day_before(day: date, events: EventsSnapshot) -> date | None:
     return max((other for other in events.days if other < day), default=None)
 
 
-def cut_slices(
-    events: PublishedEvents, patterns: Sequence[Pattern], start: Boundary, end: Boundary, cores: int
-) -> list[Slice]:
-    """Slices of about equal numbers of events: as many as there are cores, fewer where there is little to count.
+def cut_slices(events: PublishedEvents, work: DayWork, patterns: Sequence[Pattern], cores: int) -> list[Slice]:
+    """Slices of a day of about equal numbers of events: one a core, fewer where there is little to count.
 
     There are more where slices would read more than `slicing.MOST_ROWS` events.
     """
-    count = max(1, min(cores, math.ceil(events.rows(start, end) / EVENTS_A_SLICE)))
-    return events.slices(start, end, look_back(patterns), count)
+    day, back = events.snapshot.days.get(work.day), look_back(patterns)
+    count = max(1, min(cores, math.ceil((day.events if day else 0) / EVENTS_A_SLICE)))
+    groups = events.row_groups(events.first_day(work.day, work.start[0], back), work.day)
+    return cut(Pieces.even(groups), start=work.start, end=work.end, look_back=back, count=count)
 
 
 def with_observed_profiles(
@@ -194,27 +193,15 @@ class PublishedEvents:
         """Pin the events that are published now."""
         return cls(tables, timezone, tables.pin_events())
 
-    def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
-        """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
-        groups = self._row_groups(self.first_day(self._day_at(start[0]), start[0], look_back), end)
-        return cut(Pieces.even(groups), start=start, end=end, look_back=look_back, count=count)
-
     def first_day(self, day: date, begin_us: int, look_back: LookBack) -> date | None:
         """The day that a look-back reaches from a point of a day; None: before the beginning of the stream."""
         by_positions = self.snapshot.day_of_positions(day, look_back.positions)
-        return None if by_positions is None else min(self._day_at(begin_us - look_back.time_us), by_positions)
-
-    def rows(self, start: Boundary, end: Boundary) -> int:
-        """Estimate the number of events in `[start, end)`, by whole days."""
-        first, last = self._day_at(start[0]), self._day_at(end[0] - 1)
-        return sum(day.events for day in self.snapshot.days.values() if first <= day.day <= last)
-
-    def _row_groups(self, first: date | None, end: Boundary) -> Sequence[RowGroup]:
-        files = self.tables.events_files(first, self._day_at(end[0]), snapshot=self.snapshot)
-        groups = read_row_groups((file.path for file in files), self.tables.events_schema)
-        return [group for group in groups if group.first < end]
-
-    def _day_at(self, instant_us: int) -> date:
         # A window may reach back further than there are dates.
-        instant = _EPOCH + timedelta(microseconds=max(instant_us, _EARLIEST_US))
-        return instant.astimezone(ZoneInfo(self.timezone)).date()
+        reached = _EPOCH + timedelta(microseconds=max(begin_us - look_back.time_us, _EARLIEST_US))
+        by_time = reached.astimezone(ZoneInfo(self.timezone)).date()
+        return None if by_positions is None else min(by_time, by_positions)
+
+    def row_groups(self, first: date | None, last: date) -> Sequence[RowGroup]:
+        """The row groups of the events of some days, in stream order; None: from the first day on."""
+        files = self.tables.events_files(first, last, snapshot=self.snapshot)
+        return read_row_groups((file.path for file in files), self.tables.events_schema)

@@ -63,15 +63,6 @@ class StatisticsHistory:
     def timezone(self) -> str:
         return self.stream.schema.timezone
 
-    def latest_published_day(self) -> date:
-        """The latest day whose events are published; an InputError where none is."""
-        days = self.tables.days()
-        if not days:
-            raise InputError(
-                f"stream {self.stream.name!r} has no events yet: run `cep run --stream {self.stream.name}`"
-            )
-        return days[-1].day
-
     def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift."""
         chosen = self._records(day)[-1].day
@@ -94,12 +85,17 @@ class StatisticsHistory:
         more, and windows are left out where they would have more.
         """
         name = self.pattern_set.name
-        last = self.latest_published_day()
+        published = [record.day for record in self.tables.days()]
+        if not published:
+            raise InputError(
+                f"stream {self.stream.name!r} has no events yet: run `cep run --stream {self.stream.name}`"
+            )
+        last = published[-1]
         found = self.tables.statistics(name, last, last, without=LONG)
         numbers = max(
             1, *(len(numbers_of(self._snapshot(record))) for record in found if record.snapshot is not None), 1
         )
-        days = [record.day for record in self.tables.days()][-max(1, min(most, most_numbers // numbers)) :]
+        days = published[-max(1, min(most, most_numbers // numbers)) :]
         found = self.tables.statistics(name, days[0], last, without=LONG)
         known = [record for record in found if record.snapshot is not None] or self._records()[-1:]
         few = numbers * len(known) * WINDOWS_SHOWN <= most_numbers
@@ -142,8 +138,7 @@ class StatisticsHistory:
         try:
             return StatisticsSnapshot.from_json(record.snapshot, f"statistics of {record.day}")
         except InputError as error:
-            command = f"cep run --stream {self.stream.name} --steps statistics --redo --day {record.day}"
-            raise InputError(f"{error}: {command}") from error
+            raise InputError(f"{error}; {self._again(record.day)}") from error
 
     def _compared(self, day: date, records: Sequence[StatisticsRecord]) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
         earlier = [record for record in records if record.day < day]
@@ -163,14 +158,13 @@ class StatisticsHistory:
         if current is None:
             return (), ()
         name = f"plan {current.version}"
-        if current.statistics is not None:
-            try:
-                return (Labelled(name, StatisticsSnapshot.from_json(current.statistics, f"statistics of {name}")),), ()
-            except InputError as error:
-                return (), (str(error),)
         if old := of_another_format(current):
             return (), (f"{old}: the next daily run makes a plan",)
-        return (), (f"the statistics that {name} was made from are not recorded",)
+        try:
+            snapshot = StatisticsSnapshot.from_json(current.statistics or {}, f"statistics of {name}")
+        except InputError as error:
+            return (), (str(error),)
+        return (Labelled(name, snapshot),), ()
 
     def _notes(self, records: Sequence[StatisticsRecord]) -> tuple[str, ...]:
         events = {day.day: day for day in self.tables.days()}

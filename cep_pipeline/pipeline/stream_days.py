@@ -14,7 +14,6 @@ from cep_pipeline.storage import folder_exists
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
     from cep_pipeline.events.source import SourceLayout
-    from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -52,24 +51,6 @@ def has_files(stream: Stream, day: date) -> bool:
     """True if a raw file is there that may hold events of the day."""
     files, _ = files_of_day(_source(stream).paths, stream.data, day)
     return bool(files)
-
-
-def look_at_files(stream: Stream, day: date) -> None:
-    """Find out, before Spark is asked, what would end the reading of a day at once.
-
-    An InputError says that a file is not there (`on_missing: error`), or that the beginning of one cannot be read, such
-    as a header that lacks a column.
-    """
-    from cep_pipeline.events.readers import open_rows
-    from cep_pipeline.spark.reading import say_missing
-
-    source = _source(stream)
-    files, missing = files_of_day(source.paths, stream.data, day)
-    if missing:
-        say_missing(stream.schema, day, stream.data, missing)
-    for file in files:
-        with open_rows(file, source) as rows:
-            next(iter(rows), None)
 
 
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
@@ -114,28 +95,6 @@ def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
         pattern_sets={pattern_set.name: pattern_set.version for pattern_set in stream.pattern_sets},
         patterns={pattern_set.name: pattern_set.statements for pattern_set in stream.pattern_sets},
     )
-
-
-def tell_of_the_day_before(work: DayWork) -> None:
-    """Tell, in the log and in the record of the run, that the day before is neither published nor skipped.
-
-    Of a day that no run has tried, and that has no raw files, nothing is told: a market is closed on Sundays. Nor is
-    anything of the days before the first one of the stream.
-    """
-    before = work.day - timedelta(days=1)
-    published = {record.day for record in work.tables.days()}
-    if before in published or not any(day < before for day in published):
-        return
-    runs = [run.status for run in work.tables.runs() if run.day == before]
-    if "succeeded" in runs or not (runs or has_files(work.stream, before)):
-        return
-    found = f"its latest run: {runs[0]}" if runs else "it was never run, and its raw files are there"
-    text = (
-        f"{before}, the day before, is neither published nor skipped: {found}; "
-        f"`cep run --stream {work.stream.name} --day {before}` makes up for it, and then `--stale` for what follows"
-    )
-    work.observer.note(f"{work.day}: {text}")
-    work.told = {**work.told, "day_before": text}  # the days of a run share what is told of all of them
 
 
 def _source(stream: Stream) -> SourceLayout:

@@ -4,15 +4,16 @@ The steps are those of `day.STEPS`, which `cep run` does in one process. As task
 returned, and returns what it has made: a small JSON document with the addresses of larger ones in a scratch folder of
 the run and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
 
-Several days may be on their way at once. A step that carries on from the day before (`Step.follows`) is given what that
-day has handed on; that it waits for it is the scheduler's matter. Days that are begun in order are never redone.
+Several days may be on their way at once. That a step which carries on from the day before (`Step.in_order`) waits until
+that day is published is the scheduler's matter. Days that are begun in order are never redone.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
-import time
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.errors import CepError, DataError, InputError
+from pydantic import TypeAdapter
+
+from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded
 from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration, check_runnable
@@ -38,12 +41,13 @@ from cep_pipeline.pipeline.day import (
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
-from cep_pipeline.pipeline.run_log import kept_log
-from cep_pipeline.pipeline.stream_days import find_stale_days, has_files, look_at_files
+from cep_pipeline.pipeline.run import new_run_id
+from cep_pipeline.pipeline.run_log import working_on
+from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
+from cep_pipeline.signals import end_in_order
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
-from cep_pipeline.warehouse.layout import row_of, statistics_record
-from cep_pipeline.warehouse.records import RunRecord, RunStep
+from cep_pipeline.warehouse.records import RunRecord, RunStep, StatisticsRecord
 from cep_pipeline.warehouse.units import Draft, Drafts
 
 if TYPE_CHECKING:
@@ -56,8 +60,6 @@ logger = logging.getLogger(__name__)
 
 LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
-_WAITED_S = 1.0
-"""A lease that was free is had sooner."""
 StepResult = Mapping[str, Any]
 """What a step returns, and hands on to the next: JSON values."""
 
@@ -96,8 +98,6 @@ def run_step(
     step: str,
     task: DayTask,
     handed: Iterable[StepResult] = (),
-    *,
-    before: Mapping[date, Sequence[StepResult]] = {},
     spark: SparkSession | None = None,
 ) -> StepResult:
     """Do one step of a day, and return what it hands on.
@@ -107,8 +107,6 @@ def run_step(
     handed
         What the steps before it have returned, in their order. What is published already is not taken again: a step
         that is repeated after its run has ended works on the tables.
-    before
-        What the steps of earlier days that are on their way have returned, by day.
     spark
         The session of a step that needs Spark.
 
@@ -137,7 +135,6 @@ def run_step(
             record_run(work, "running")
         for one in fresh:
             _take(work, chosen, one)
-        _take_before(work, chosen, before)
         taken = len(work.steps)
         if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
             if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
@@ -169,7 +166,6 @@ def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *
         "day": work.day.isoformat(),
         "made_at": datetime.now(UTC).isoformat(),
         "started": work.started.isoformat(),
-        "lease_wait_s": work.lease_wait_s,
         "steps": [[one.name, one.seconds, dict(one.counts)] for one in steps],
         "told": dict(work.told),
         "documents": documents,
@@ -223,39 +219,11 @@ def _take(work: DayWork, step: Step, handed: StepResult) -> None:
     """Take what a step before has handed on; the last step takes all: the record of the run is of all that was made."""
     with _reading(f"what the step {handed.get('step')} handed on"):
         work.started = min(work.started, datetime.fromisoformat(handed["started"]))
-        work.lease_wait_s = max(work.lease_wait_s, handed["lease_wait_s"])
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
         for name, address in handed["documents"].items():
             if step is STEPS[-1] or name in step.takes:
                 _DOCUMENTS[name][1](work, read_document(address))
-
-
-def _take_before(work: DayWork, step: Step, before: Mapping[date, Sequence[StepResult]]) -> None:
-    """Take the drafts of earlier days that are on their way, unless another run has published the day since.
-
-    Matches are of published events, and of the day's own, which are published with them: detection takes none.
-    """
-    if step.follows == PUBLISH.name:
-        return
-    for day, handed in sorted(before.items()):
-        for one in handed:
-            made_at = datetime.fromisoformat(one["made_at"])
-            for name, address in one["documents"].items() if not _published_since(work, day, made_at) else ():
-                if name == "drafted" or (name == "statistics" and day == max(before)):
-                    with _reading(f"what the run of {day} handed on"):
-                        try:
-                            content = read_document(address)
-                        except InputError:
-                            if _published_since(work, day, made_at):  # and tidied up, just now
-                                continue
-                            raise
-                        _DOCUMENTS[name][1](work, content)
-
-
-def _published_since(work: DayWork, day: date, made_at: datetime) -> bool:
-    """True if a day has been published after something was handed on: the tables have it."""
-    return any(record.day == day and record.published_at > made_at for record in work.tables.days())
 
 
 @contextmanager
@@ -293,18 +261,13 @@ def _scratch_of(task: DayTask, tables: StreamTables) -> str:
     return f"{tables.warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
 
 
-def look_ahead(step: str, task: DayTask) -> bool:
-    """Find out what would end a step at once, before Spark is asked; True if the step needs Spark.
-
-    An InputError says that a raw file is not there, or that its beginning cannot be read.
-    """
+def needs_spark(step: str, task: DayTask) -> bool:
+    """Return True if the step needs Spark: where the events stay as they are only detection, and of files their day."""
     if task.detection_only and step != "detect":
         return False
     if step != STEPS[0].name:
         return True
-    stream = Configuration.load(task.config).stream(task.stream)
-    look_at_files(stream, task.day)
-    return has_files(stream, task.day)
+    return has_files(Configuration.load(task.config).stream(task.stream), task.day)
 
 
 class _TaskObserver(SilentObserver):
@@ -336,22 +299,21 @@ def _take_drafted(work: DayWork, content: Mapping[str, Any] | None) -> None:
         work.tables.drafts.days[events.day] = work.tables.drafted(events, quarantine, run_id=work.run_id)
 
 
-def _statistics(work: DayWork) -> list[dict[str, Any]]:
-    rows = map(row_of, work.tables.drafts.statistics_of(work.day))
-    return [{**row, "day": str(row["day"]), "recorded_at": row["recorded_at"].isoformat()} for row in rows]
+_STATISTICS = TypeAdapter(list[StatisticsRecord])
 
 
-def _take_statistics(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
-    for row in content:
-        moment = datetime.fromisoformat(row["recorded_at"])
-        record = statistics_record({**row, "day": date.fromisoformat(row["day"]), "recorded_at": moment})
+def _take_statistics(work: DayWork, content: Any) -> None:
+    for record in _STATISTICS.validate_python(content):
         work.tables.drafts.statistics[record.pattern_set, record.day] = record
 
 
 _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any], None]]] = {
     "staged": (lambda work: work.staged and work.staged.to_json(), _take_staged),
     "drafted": (_drafted, _take_drafted),
-    "statistics": (_statistics, _take_statistics),
+    "statistics": (
+        lambda work: _STATISTICS.dump_python(work.tables.drafts.statistics_of(work.day), mode="json"),
+        _take_statistics,
+    ),
     "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
 """Name in `takes` or `gives` of a step -> function that makes the JSON form, function that takes it from that form."""
@@ -365,9 +327,8 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
     part = task.pattern_set or "" if step.name == "detect" else ""
-    begin = time.perf_counter()
     with (
-        kept_log(stream.log_folder, task.stream, task.run_id),
+        working_on(run=task.run_id, stream=task.stream),
         tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S, part=part) as lease,
     ):
         work = DayWork(
@@ -381,7 +342,6 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             task.end_of_stream,
             observer=_TaskObserver(),
             scratch=f"{scratch}/events",
-            lease_wait_s=waited if (waited := time.perf_counter() - begin) >= _WAITED_S else 0.0,
         )
         if spark is not None:
             work.session = lambda: spark
@@ -420,6 +380,23 @@ def stale_days(task: StreamTask, tried: Sequence[Sequence[str]] = ()) -> list[di
     ]
 
 
+def alerts_of_day(task: DayTask) -> list[str]:
+    """The sentences that somebody should be told of a run of a day that has succeeded, by what it has recorded.
+
+    An InputError says that nothing is recorded of them.
+    """
+    configuration, _, tables, _ = task.open()
+    about, late_hours = f"{task.stream} {task.day}", configuration.settings.alerts.late_hours
+    run = next((one for one in tables.runs() if (one.run_id, one.day) == (task.run_id, task.day)), None)
+    if run is None:
+        raise InputError(f"stream {task.stream!r}: run {task.run_id} has recorded nothing of {task.day}")
+    told = [f"{about}: pattern {name} was {what}" for name, what in run.details.get("limited", {}).items()]
+    hours = 0.0 if run.finished_at is None else (run.finished_at - run.started_at).total_seconds() / 3600
+    if late_hours is not None and hours > late_hours:
+        told.append(f"{about}: the run took {hours:.1f} hours, more than {late_hours:g}")
+    return told
+
+
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
 
 
@@ -432,8 +409,6 @@ def check_plans(task: StreamTask) -> list[dict[str, Any]]:
     _, stream, tables, pattern_sets = task.open()
     runs = []
     for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id):
-        for note in one.notes:
-            logger.warning("%s: %s", one.decision.pattern_set, note)
         if one.violation is not None:
             conf = {
                 "pattern_set": one.violation.pattern_set,
@@ -504,3 +479,72 @@ def _refuse_damages(damages: Sequence[object], location: str) -> None:
         raise DataError(
             f"{len(damages)} damage(s) in {location}; the first is {damages[0]}. The log of the task names all of them"
         )
+
+
+# -- the programs of `spark_jobs`: one step of a day, run by spark-submit ----------------------------------------------
+
+
+def main(step: str, about: str | None) -> None:
+    """Run a step as a program, and end with the exit code of `cep`.
+
+    What the steps before have handed on is read from `--given`, and what the step hands on is written to `--result`:
+    JSON documents, which a scheduler passes from program to program. An explained error is written there too.
+
+    Parameters
+    ----------
+    step
+        The name of the step.
+    about
+        What `--help` says first: the docstring of the program.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=Path("pipeline.yaml"), help="the pipeline configuration")
+    parser.add_argument("--stream", required=True, help="the stream, by its name in the configuration")
+    parser.add_argument("--day", type=date.fromisoformat, required=True, help="the day, as 2013-10-07")
+    parser.add_argument("--run-id", default="", help="the id to record the run under, the same for all of its steps")
+    parser.add_argument("--pattern-set", help="only this pattern set")
+    parser.add_argument("--end-of-stream", action="store_true", help="the stream ends with the day")
+    parser.add_argument("--detection-only", action="store_true", help="the events stay as they are published")
+    parser.add_argument("--given", action="append", default=[], help="what a step before has written to --result")
+    parser.add_argument("--result", help="where to write what the step hands on; without it, it is printed")
+    asked = parser.parse_args()
+    end_in_order()
+    run_id = asked.run_id or new_run_id()
+    of_day = {name: getattr(asked, name) for name in ("day", "end_of_stream", "detection_only")}
+    task = DayTask(asked.config.resolve(), asked.stream, run_id, asked.pattern_set, **of_day)
+    try:
+        from cep_pipeline.spark.session import spark_session
+
+        handed = [one for address in asked.given for one in _given(address)]
+        properties = Configuration.load(task.config).settings.spark.properties
+        spark = spark_session(app_name=f"cep {step} {asked.stream} {asked.day}", properties=properties)
+        done = run_step(step, task, handed, spark)
+    except CepError as error:
+        sys.stderr.write(f"error: {error}\n")
+        if asked.result:
+            # A limit that was reached is, like failed data, the same at a further try.
+            kind = DataError if isinstance(error, LimitExceeded) else error
+            write_document(asked.result, {"error": str(error), "exit_code": kind.exit_code})
+        sys.exit(error.exit_code)
+    if asked.result:
+        write_document(asked.result, done)
+    else:
+        sys.stdout.write(json.dumps(done, indent=2) + "\n")
+
+
+def _given(address: str) -> list[StepResult]:
+    """The results of steps before: of one step a document, or those of several as a list."""
+    document = read_document(address)
+    return document if isinstance(document, list) else [document]
+
+
+def submitted_error(result: str) -> CepError | None:
+    """The error that a submitted program has written in place of its result; None where it was killed before."""
+    try:
+        document = read_document(result)
+    except InputError:
+        return None
+    if "error" not in document:
+        return None
+    kinds: dict[int, type[CepError]] = {kind.exit_code: kind for kind in (InputError, DataError, BusyError)}
+    return kinds.get(document["exit_code"], CepError)(document["error"])

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream, with_typed_returns
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
+from cep_pipeline.detection.limits import Kind, LimitedPattern, SliceLimits
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches
@@ -141,17 +141,17 @@ def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResul
         name, lost = pattern.name, {**limited, **stopped}
         if (gone := next((one.name for one in pattern.composes if one.name in lost), None)) is not None:
             limit = f"{lost[gone].limit} of {gone}"
-            stopped[name] = replace(lost[gone], limit=limit, matches=0, exact=False, files=())
+            stopped[name] = replace(lost[gone], limit=limit, matches=0, exact=False)
             continue
         inputs = tuple(known[one.name] for one in pattern.composes)
         task = _Task(number, pattern, inputs, carry_in.patterns.get(name, {}))
         what = f"{pattern.stream}: matches of {name} of {job.pattern_set} on {job.final_day}"
         (result,) = run_tasks(spark, compose, [task], what=what)
         if result.limited is not None:
-            limits, then = job.limits[name], job.then.get(name, "count")
-            if then == "fail":
-                raise LimitExceeded(name, limits.named(result.limited), str(job.final_day))
-            stopped[name] = LimitedPattern(limits.named(result.limited), then, result.matches)
+            limit = job.limits.named(result.limited)
+            if job.then == "fail":
+                raise LimitExceeded(name, limit, str(job.final_day))
+            stopped[name] = LimitedPattern(limit, job.then, result.matches)
             continue
         made[name] = result
         if name in known and result.path is not None:
@@ -243,7 +243,7 @@ class _OfDay:
         self._places = _Places(stream)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
-        self.file = MatchFile(job.directory, task.number, attempt, job.columns, job.constants)
+        self.file = MatchFile(job.directory, task.number, attempt, MATCHES_SCHEMA, job.constants)
         self._found = self._kept_rows = self._pending = 0
 
     def find(self, begin: int, stop: int) -> Kind | None:
@@ -254,7 +254,7 @@ class _OfDay:
         Kind | None
             The limit that the pattern reached.
         """
-        limits = self._job.limits.get(self._plain.name, Limits())
+        limits = self._job.limits
         chosen = choose_mechanisms([self._plain], self._job.mechanism)
         plan = plan_for([self._plain], estimate_statistics([self._plain], self._stream), chosen, compare=False)
 

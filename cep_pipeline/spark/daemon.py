@@ -23,8 +23,8 @@ def prefer_installed() -> None:
 def load() -> None:
     """Load what tasks use."""
     import cep_pipeline.detection.detect
-    import cep_pipeline.spark.detection
-    import cep_pipeline.spark.statistics  # noqa: F401
+    import cep_pipeline.spark.detection  # noqa: F401
+    import spark_jobs.estimate_statistics
     import spark_jobs.ingest
     import spark_jobs.preprocess  # noqa: F401
 

@@ -6,20 +6,17 @@ import gc
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import exp, log
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.compressed.tables import STATEMENTS
 from cep_pipeline.detection.detect import count_slice, detect_slice
-from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits
+from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.route import Route, by_route
@@ -39,16 +36,16 @@ from cep_pipeline.spark.keeping import (
     keep_candidates,
 )
 from cep_pipeline.spark.partitions import PartitionedEvents
-from cep_pipeline.spark.session import is_local
 from cep_pipeline.spark.slicing import Pieces, Slice
 from cep_pipeline.spark.tasks import Progress, cores_of, run_tasks
-from cep_pipeline.statistics.observed import NodeCounts, Observed, OutputProfile, OutputProfiler
-from cep_pipeline.storage import (
-    DataDirectory,
-    remove_file,
-    write_data_file,
+from cep_pipeline.statistics.observed import (
+    NodeCounts,
+    Observed,
+    OutputProfile,
+    OutputProfiler,
 )
-from cep_pipeline.warehouse.layout import without_composed
+from cep_pipeline.storage import DataDirectory, remove_file
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
@@ -59,9 +56,7 @@ _MAX_LN = 60.0
 """Estimates above e^60 partial matches say no more than that the slice is too large."""
 
 
-def estimated_work(
-    patterns: Sequence[Pattern], plan: Plan, pieces: Pieces, limits: Mapping[str, Limits]
-) -> tuple[Array, Array]:
+def estimated_work(patterns: Sequence[Pattern], plan: Plan, pieces: Pieces, limits: Limits) -> tuple[Array, Array]:
     """Estimate the work of the pieces of a day: their events, and the partial matches that their rates make.
 
     A partial match of n variables is made with its last event: by each event of a piece, with n - 1 of those that came
@@ -72,7 +67,7 @@ def estimated_work(
     Parameters
     ----------
     limits
-        Pattern -> its limits.
+        Those of each pattern.
 
     Returns
     -------
@@ -94,7 +89,7 @@ def estimated_work(
         for pattern in members:
             planned = plan.for_pattern(pattern.name).clauses
             most = _MAX_LN
-            if (limit := limits.get(pattern.name, Limits()).max_matches) is not None:
+            if (limit := limits.max_matches) is not None:
                 whole = max(clause.expected[max(clause.expected, key=len)].ln_partial_matches for clause in planned)
                 most = min(log(max(limit, 1)), _MAX_LN) if whole > log(max(limit, 1)) else _MAX_LN
             for variables, expected in (one for clause in planned for one in clause.expected.items()):
@@ -119,14 +114,11 @@ class DetectionJob(DayOfSet):
         For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes.
     partitioned
         What is read for windows that count the events of a partition, one for each PARTITION BY among them.
-    compressed
-        Where matches of limited patterns are written as buffers.
     """
 
     plan: Plan
     candidates: DataDirectory | None = None
     partitioned: tuple[PartitionedEvents, ...] = ()
-    compressed: DataDirectory | None = None
 
     @property
     def stream(self) -> str:
@@ -222,10 +214,8 @@ def detect_range(
     while True:
         results: list[DetectedSlice] = []
         if job.patterns:
-            with _ledger_file(spark, job, len(parts)) as ledger:
-                detect = partial(_detect, _packed(job), ledger, len(parts))
-                what = f"{job.stream}: matches of {job.pattern_set} on {job.final_day}"
-                results = run_tasks(spark, detect, parts, what=what, progress=progress)
+            what = f"{job.stream}: matches of {job.pattern_set} on {job.final_day}"
+            results = run_tasks(spark, partial(_detect, _packed(job)), parts, what=what, progress=progress)
         own, last = results[: len(slices)], next(iter(results[len(slices) :]), None)
         of_day = own if last is None else [*own, last if job.end_of_stream else _decided(last, job.patterns)]
         if last is not None:
@@ -250,17 +240,6 @@ def detect_range(
     )
 
 
-@contextmanager
-def _ledger_file(spark: SparkSession, job: DetectionJob, tasks: int) -> Iterator[str | None]:
-    """Give the file of the ledgers of all tasks, for the block; None without limits, or where tasks run elsewhere."""
-    if not job.limits or not is_local(spark):
-        yield None
-        return
-    with NamedTemporaryFile(prefix="cep-limits-") as file:
-        file.truncate(len(job.patterns) * tasks * CELL_BYTES)
-        yield file.name
-
-
 def _decided(behind: DetectedSlice, patterns: Sequence[Pattern]) -> DetectedSlice:
     """The part of what is found behind a day that matters to it: that of patterns with OUTPUT or CONSUME.
 
@@ -279,13 +258,13 @@ def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, K
     for result in results:
         for name, kind in result.limited.items():
             reached[name] = "max_matches" if "max_matches" in (kind, reached.get(name)) else kind
-    for name in (pattern.name for pattern in job.patterns if pattern.name in job.limits):
-        most = job.limits[name].max_matches
+    most = job.limits.max_matches
+    for name in (pattern.name for pattern in job.patterns):
         if most is not None and sum(one.matches.get(name, 0) for one in results) > most:
             reached[name] = "max_matches"
     for name, kind in reached.items():
-        if job.then.get(name) == "fail":
-            raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
+        if job.then == "fail":
+            raise LimitExceeded(name, job.limits.named(kind), str(job.final_day))
     return {pattern.name: reached[pattern.name] for pattern in job.patterns if pattern.name in reached}
 
 
@@ -297,59 +276,37 @@ def _count_limited(
     least: Mapping[str, int],
 ) -> dict[str, LimitedPattern]:
     """The records of the patterns that reached a limit, whose matches are counted where that is asked for."""
-    asked = tuple(p for p in job.patterns if p.name in reached and job.then.get(p.name) in ("count", "compressed"))
-    counted: list[dict[str, tuple[int, bool, str | None]]] = []
-    if asked:
+    counted: list[dict[str, tuple[int, bool]]] = []
+    if job.then == "count":
         parts = [part for part in parts if not part.behind or job.end_of_stream]
         seconds = COUNTING_S * min(cores_of(spark) / max(len(parts), 1), 1.0)
         counted = run_tasks(
             spark,
-            partial(_count, _packed(job), frozenset(pattern.name for pattern in asked), seconds),
+            partial(_count, _packed(job), frozenset(reached), seconds),
             parts,
             what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
         )
     found: dict[str, LimitedPattern] = {}
-    asked_names = {pattern.name for pattern in asked}
     for name, kind in reached.items():
-        limits, then = job.limits[name], job.then.get(name, "count")
-        own = [one[name] for one in counted if name in one]
-        exact = name in asked_names and all(complete for _, complete, _ in own)  # 0 where the day can have none
-        number = sum(matches for matches, _, _ in own)
+        own = [one[name] for one in counted]
+        exact = job.then == "count" and all(complete for _, complete in own)  # 0 where the day can have none
+        number = sum(matches for matches, _ in own)
         if not exact:
-            known = (limits.max_matches or 0) + 1 if kind == "max_matches" else least.get(name, 0)
+            known = (job.limits.max_matches or 0) + 1 if kind == "max_matches" else least.get(name, 0)
             number = max(number, known)
-        files = [path for _, _, path in own if path is not None]
-        complete = exact and len(files) == len(own)
-        for path in () if complete else files:
-            remove_file(path)
-        found[name] = LimitedPattern(limits.named(kind), then, number, exact, tuple(files) if complete else ())
+        found[name] = LimitedPattern(job.limits.named(kind), job.then, number, exact)
     return found
 
 
-def _count(
-    packed: bytes, names: frozenset[str], seconds: float, part: _Part, attempt: int
-) -> dict[str, tuple[int, bool, str | None]]:
-    """Pattern -> its matches on a slice, whether all are counted, and the file of their buffers."""
-    job = _unpacked(packed)
-    found: dict[str, tuple[int, bool, str | None]] = {}
+def _count(packed: bytes, names: frozenset[str], seconds: float, part: _Part, _: int) -> dict[str, tuple[int, bool]]:
+    """Pattern -> its matches on a slice, and whether all are counted."""
+    job, owned = _unpacked(packed), (part.slice.start, part.slice.end)
+    found = dict.fromkeys(names, (0, True))
     chosen = [pattern for pattern in job.patterns if pattern.name in names]
     for members, events in job.reading(part.slice, chosen):
         for pattern in members:
-            written: list[str] = []
-
-            def write(table: pa.Table, written: list[str] = written) -> None:
-                assert job.compressed is not None
-                written.append(job.compressed.file(part.number, attempt))
-                statements = {STATEMENTS.decode(): table.schema.metadata[STATEMENTS].decode()}
-                write_data_file(written[0], table, table.schema, statements)
-
-            compress = write if job.then.get(pattern.name) == "compressed" and job.compressed is not None else None
-            owned = part.slice.start, part.slice.end
-            number, exact = count_slice(
-                pattern, job.plan, events, owned, job.mechanism, seconds=seconds, compress=compress
-            )
-            found[pattern.name] = number, exact, written[0] if written else None
-    return {name: found.get(name, (0, True, None)) for name in names}
+            found[pattern.name] = count_slice(pattern, job.plan, events, owned, job.mechanism, seconds=seconds)
+    return found
 
 
 COUNTING_S = 30.0
@@ -435,16 +392,8 @@ class _Part:
 
 
 def _packed(job: DetectionJob) -> bytes:
-    """The job for its tasks, without what only the driver needs."""
-    planned = tuple(
-        replace(
-            plan,
-            clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
-        )
-        for plan in job.plan.patterns
-    )
-    slim = replace(job, plan=replace(job.plan, patterns=planned), carry_in=None)
-    return pickle.dumps(slim, protocol=5)
+    """The job for its tasks, without what the driver keeps of the day before."""
+    return pickle.dumps(replace(job, carry_in=None), protocol=5)
 
 
 @lru_cache(maxsize=1)
@@ -455,13 +404,11 @@ def _unpacked(packed: bytes) -> DetectionJob:
     return job
 
 
-def _detect(packed: bytes, ledger: str | None, tasks: int, part: _Part, attempt: int) -> DetectedSlice:
+def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
     job = _unpacked(packed)
-    limits = SliceLimits(job.limits)
-    if ledger is not None and not part.behind:
-        limits.ledger = Ledger(ledger, [pattern.name for pattern in job.patterns], 0, tasks, part.number)
+    limits = SliceLimits({pattern.name: job.limits for pattern in job.patterns})
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    file = MatchFile(job.directory, part.number, attempt, without_composed(job.columns), job.constants)
+    file = MatchFile(job.directory, part.number, attempt, without_composed(MATCHES_SCHEMA), job.constants)
     candidates = file
     if job.candidates is not None:
         candidates = MatchFile(job.candidates, part.number, attempt, CANDIDATES_SCHEMA, job.constants)
@@ -502,8 +449,8 @@ def _detect(packed: bytes, ledger: str | None, tasks: int, part: _Part, attempt:
                 limits=limits,
             )
             for name, kind in result.limited.items():
-                if job.then.get(name) == "fail" and not part.behind:
-                    raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
+                if job.then == "fail" and not part.behind:
+                    raise LimitExceeded(name, job.limits.named(kind), str(job.final_day))
             limited.update(result.limited)
             summaries |= result.summaries
             matches.update(result.matches)

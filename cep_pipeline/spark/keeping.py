@@ -11,7 +11,7 @@ partition deciding stops at the first of these. The candidates behind it are hel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -38,15 +38,14 @@ from cep_pipeline.storage import (
     conform,
     id_texts,
     open_data_file,
-    open_parquet,
-    read_group,
+    read_data_file,
     written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
 CANDIDATES_SCHEMA = pa.schema([*without_composed(MATCHES_SCHEMA), *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
-_PENDING = "_pending"
+_PENDING, _ENDS = "_pending", pa.schema([MATCHES_SCHEMA.field("end_ts")])
 _UNDECIDED = ("match_id", "start_ts", "end_ts", "bindings", "returns", "instants", "partition")
 
 
@@ -70,9 +69,14 @@ class CandidateDecider:
         self._blocked: set[str | None] = set()
         self._held = [self._carried.slice(0, 0)]
 
-    def decide(self, files: Iterable[CandidatesFile], low_us: int, high_us: int) -> pa.Table:
-        """Decide about the candidates that end between two times, behind earlier calls; returns those that are kept."""
-        read = (part for file in files for part in file.read(self.pattern.name, low_us, high_us))
+    def decide(self, files: Mapping[str, bool], low_us: int, high_us: int) -> pa.Table:
+        """Decide about the candidates that end between two times, behind earlier calls; returns those that are kept.
+
+        The files of candidates are given with whether they are not final yet.
+        """
+        ends, low, high = pc.field("end_ts"), *(pa.scalar(one).cast(UTC_MICROSECONDS) for one in (low_us, high_us))
+        own = (pc.field("pattern") == self.pattern.name) & (ends >= low) & (ends < high)
+        read = (_marked(read_data_file(path, CANDIDATES_SCHEMA, own), pending) for path, pending in files.items())
         found = pa.concat_tables([_ending(self._carried, low_us, high_us), *read])
         if not len(found):
             return found
@@ -96,44 +100,6 @@ class CandidateDecider:
         """Return the candidates that are not final, and those that wait behind them, in the order of the matches."""
         held = pa.concat_tables(self._held)
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
-
-
-@dataclass(frozen=True)
-class CandidatesFile:
-    """A file of candidates, by its footer.
-
-    Attributes
-    ----------
-    pending
-        Whether they are not final yet.
-    groups
-        Pattern -> its row groups, each with its rows, and the least and the greatest end of a match in it.
-    """
-
-    path: str
-    pending: bool
-    groups: Mapping[str, Sequence[tuple[int, int, int, int]]]
-
-    @classmethod
-    def of(cls, path: str, pending: bool) -> CandidatesFile:
-        """Read the footer."""
-        found: dict[str, list[tuple[int, int, int, int]]] = {}
-        with open_parquet(path) as file:
-            places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                name, end = (group.column(place).statistics for place in places)
-                assert name.min == name.max, "a batch of matches is of one pattern"
-                found.setdefault(name.min, []).append((number, group.num_rows, end.min_raw, end.max_raw))
-        return cls(path, pending, found)
-
-    def read(self, pattern: str, low_us: int, high_us: int) -> Iterator[pa.Table]:
-        """Read the candidates of a pattern that end between two times."""
-        groups = self.groups.get(pattern, ())
-        if chosen := [number for number, _, first, last in groups if first < high_us and last >= low_us]:
-            with open_parquet(self.path) as file:
-                found = pa.concat_tables([read_group(file, number, CANDIDATES_SCHEMA) for number in chosen])
-            yield _marked(_ending(found, low_us, high_us), self.pending)
 
 
 def _ending(candidates: pa.Table, low_us: int, high_us: int) -> pa.Table:
@@ -307,7 +273,7 @@ class DayOfSet:
         Whether the matches that wait when the day is over are final, because the stream ends with it. What the next day
         goes on from is the same, in case there is one.
     limits, then
-        Pattern -> its limits on the day, and what follows when it reaches one.
+        Those of each pattern, and what follows when one reaches them.
     horizons_us
         For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
     """
@@ -320,19 +286,14 @@ class DayOfSet:
     mechanism: str | None = None
     carry_in: CarryState | None = None
     end_of_stream: bool = False
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    then: Mapping[str, Then] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    then: Then = "count"
     horizons_us: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def state(self) -> CarryState:
         """The state that it goes on from."""
         return self.carry_in or CarryState(self.pattern_set_version)
-
-    @property
-    def columns(self) -> pa.Schema:
-        """The columns of the matches table."""
-        return MATCHES_SCHEMA
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -439,7 +400,7 @@ def keep_candidates(
     found, numbers = list[str](), count(len(candidates) + 2)
 
     def publish(kept: Iterable[tuple[str, pa.Table]]) -> None:
-        columns = without_composed(job.columns)
+        columns = without_composed(MATCHES_SCHEMA)
         with MatchFile(job.directory, next(numbers), attempt, columns) as file:
             for name, batch in ((name, batch) for name, rows in kept for batch in rows.to_batches() if len(batch)):
                 matches[name] += len(batch)
@@ -450,15 +411,12 @@ def keep_candidates(
                     file.write(batch)
         found.extend(file.files)
 
-    files = [CandidatesFile.of(path, pending=False) for path in candidates if path is not None]
-    files += [CandidatesFile.of(pending, pending=True)] if pending is not None else []
+    files = {path: False for path in candidates if path is not None} | ({} if pending is None else {pending: True})
     points = {-(2**63), *points_us, _NEVER_US}
     for name in deciders:
-        so_far = 0
-        for first, rows in sorted((first, rows) for file in files for _, rows, first, _ in file.groups.get(name, ())):
-            if (so_far := so_far + rows) > MOST_CANDIDATES:
-                points.add(first)
-                so_far = rows
+        own = (read_data_file(path, _ENDS, pc.field("pattern") == name)["end_ts"].cast(pa.int64()) for path in files)
+        ends = np.sort(np.concatenate([np.zeros(0, np.int64), *own]))
+        points.update(ends[MOST_CANDIDATES::MOST_CANDIDATES].tolist())
     for low_us, high_us in pairwise(sorted(points)):
         publish((name, decider.decide(files, low_us, high_us)) for name, decider in deciders.items())
     undecided = {name: decider.held() for name, decider in deciders.items()}

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from cep_pipeline.spark.session import explain_failures, is_connect, is_local, refusals
 from cep_pipeline.spark.workers import Installation, check_worker, installation
-from cep_pipeline.storage import keep_free, kept_free, object_store_properties, reach_object_stores
+from cep_pipeline.storage import object_store_properties, reach_object_stores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,17 +139,13 @@ def of_partitions(spark: SparkSession, frame: DataFrame, function: OfPartition[R
         One that the function raised, also when Spark tried it again; or that the job failed, and why.
     """
     driver = None if is_local(spark) else installation()
-    call = _worker_call(function, what, driver, object_store_properties(), kept_free())
+    call = _worker_call(function, what, driver, object_store_properties())
     found = collect(spark, frame.mapInArrow(call, "part long, result binary"), what).to_pydict()
     return [pickle.loads(result) for _, result in sorted(zip(*found.values(), strict=True))]
 
 
 def _worker_call(
-    function: OfPartition[Result],
-    what: str,
-    driver: Installation | None,
-    properties: Mapping[str, str],
-    free: Any,
+    function: OfPartition[Result], what: str, driver: Installation | None, properties: Mapping[str, str]
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The function of `mapInArrow`: calls the given one with the rows, and makes a row of what it gives.
 
@@ -159,8 +155,8 @@ def _worker_call(
         What is being done, for errors and as the name of the operator on Spark's own page.
     driver
         What the driver runs; None: the worker is of the same installation.
-    properties, free
-        How object stores are reached, and what the disk must keep free.
+    properties
+        How object stores are reached.
     """
 
     def call(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -173,7 +169,6 @@ def _worker_call(
         with refusals(f"{what}: a task has not enough memory; give it fewer or smaller slices"):
             check_worker(driver)
             reach_object_stores(properties)
-            keep_free(free)
             if (first := next(rows, None)) is not None:
                 result = pickle.dumps(function(chain([first], rows), number, attempt), pickle.HIGHEST_PROTOCOL)
                 yield pa.record_batch([[number], [result]], names=["part", "result"])

@@ -23,8 +23,6 @@ FORMAT_VERSION = 3
 """Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
 SCRATCH = "scratch"
 """Folder of a warehouse for what runs write on the way; not a stream."""
-COMPRESSED = "compressed"
-"""Folder of a stream for the buffers of limited patterns."""
 
 SUMMARIES = "summaries"
 """The table of what SUMMARIZE puts together, which is made when a stream has the first such rows."""

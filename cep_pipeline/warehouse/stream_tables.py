@@ -31,14 +31,11 @@ from cep_pipeline.storage import (
     read_data_file,
     read_digest,
     read_group,
-    remove_file,
     size_and_digest,
-    stored_files,
     write_data_file,
 )
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.layout import (
-    COMPRESSED,
     SUMMARIES,
     UNIT_TABLES,
     TableLayout,
@@ -203,7 +200,7 @@ class StreamReader:
 
     def matches_days(self, pattern_set: str | None = None) -> list[PublishedMatches]:
         """Return the published (pattern set, day) units of matches in order."""
-        return published_matches(self._records, pattern_set, location=self.warehouse.location)
+        return published_matches(self._records, pattern_set)
 
     def events_files(
         self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
@@ -653,22 +650,6 @@ class StreamTables(StreamReader):
         """Return where tasks write files of matches; their columns are `matches_schema`."""
         return self._directory("matches", {"pattern_set": pattern_set, "final_day": final_day}, run_id)
 
-    def compressed_directory(self, pattern_set: str, final_day: date, *, run_id: str) -> DataDirectory:
-        """Return where tasks write buffers of matches of limited patterns, which are in no table."""
-        return DataDirectory(f"{self.compressed}/{folder_name(pattern_set)}/{final_day}", run_id)
-
-    @property
-    def compressed(self) -> str:
-        """The folder of the buffers of matches of limited patterns."""
-        return f"{self.warehouse.location}/{self.name}/{COMPRESSED}"
-
-    def remove_compressed(self, pattern_set: str, final_day: date, kept: Sequence[str]) -> None:
-        """Remove the buffers of (pattern set, day) that the published record does not name any more."""
-        folder = self.compressed_directory(pattern_set, final_day, run_id="any").location
-        for path in stored_files(folder):
-            if path not in kept:
-                remove_file(path)
-
     def draft_events(
         self,
         day: date,
@@ -735,7 +716,7 @@ class StreamTables(StreamReader):
         patterns of which none is published.
         """
         made = tuple(self._merged("matches", files))
-        counted = counted_of(counts or {}, pending or {}, limited or {}, self.warehouse.location)
+        counted = counted_of(counts or {}, pending or {}, limited or {})
         return Draft("matches", final_day, made, fingerprint, carry_out or {}, counted, pattern_set)
 
     def draft_summaries(

@@ -165,13 +165,8 @@ def published_days(records: Records) -> list[PublishedDay]:
     ]
 
 
-def published_matches(
-    records: Records, pattern_set: str | None = None, *, location: str = ""
-) -> list[PublishedMatches]:
-    """Return the published (pattern set, day) units of matches, by pattern set and day.
-
-    The buffers of limited patterns are named by their place in the warehouse at `location`.
-    """
+def published_matches(records: Records, pattern_set: str | None = None) -> list[PublishedMatches]:
+    """Return the published (pattern set, day) units of matches, by pattern set and day."""
     return [
         PublishedMatches(
             row.pattern_set,
@@ -184,7 +179,7 @@ def published_matches(
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             _named(json.loads(row.counts), _PENDING),
-            _limited(json.loads(row.counts), location),
+            _limited(json.loads(row.counts)),
         )
         for row in records("matches")
         if pattern_set in (None, row.pattern_set)
@@ -192,30 +187,21 @@ def published_matches(
 
 
 def counted_of(
-    counts: Mapping[str, int], pending: Mapping[str, int], limited: Mapping[str, LimitedPattern], location: str
+    counts: Mapping[str, int], pending: Mapping[str, int], limited: Mapping[str, LimitedPattern]
 ) -> dict[str, Any]:
-    """Matches by pattern, those that are pending, and limits, in one mapping: no pattern's name has a blank in it.
-
-    Files of buffers are named by their paths below the warehouse at `location`, which may be moved.
-    """
+    """Matches by pattern, those that are pending, and limits, in one mapping: no pattern's name has a blank in it."""
     waiting = {_PENDING + name: number for name, number in pending.items()}
-    stopped = {
-        _LIMITED + name: {**one.to_json(), "files": [path.removeprefix(f"{location}/") for path in one.files]}
-        for name, one in limited.items()
-    }
+    stopped = {_LIMITED + name: one.to_json() for name, one in limited.items()}
     return {**counts, **waiting, **stopped}
 
 
-def _limited(counted: Mapping[str, Any], location: str) -> dict[str, LimitedPattern]:
+def _limited(counted: Mapping[str, Any]) -> dict[str, LimitedPattern]:
     found = _named(counted, _LIMITED)
     if not found:
         return {}
     from cep_pipeline.detection.limits import LimitedPattern
 
-    return {
-        name: LimitedPattern.from_json({**one, "files": [f"{location}/{path}" for path in one["files"]]})
-        for name, one in found.items()
-    }
+    return {name: LimitedPattern.from_json(one) for name, one in found.items()}
 
 
 def _named(counted: Mapping[str, Any], kind: str) -> dict[str, Any]:

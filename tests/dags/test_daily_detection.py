@@ -172,14 +172,11 @@ class Instance:
     def get_task_states(self, *, dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
         return {run_ids[0]: {task_ids[0]: self.state}}
 
-    def xcom_pull(self, *, task_ids: list[str], run_id: str) -> list[Any]:
-        return [f"{task} of {run_id}" for task in task_ids[:1]] + [None]
-
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
 
 
-Asked = tuple[str, DayTask, list[Any], dict[date, list[Any]]]
+Asked = tuple[str, DayTask, list[Any]]
 
 
 @pytest.fixture
@@ -188,13 +185,14 @@ def asked(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     given: list[Asked] = []
     monkeypatch.setenv("CEP_CONFIG", "/etc/cep/pipeline.yaml")
 
-    def take(step: str, task: DayTask, handed: Any, *, before: Any, spark: Any) -> dict[str, Any]:
-        given.append((step, task, list(handed), before))
+    def take(step: str, task: DayTask, handed: Any, spark: Any) -> dict[str, Any]:
+        given.append((step, task, list(handed)))
         counts = {"events": 1_234, "matches": {"market": {"rise": 7}}}
         return {"step": step, "counts": counts, "pattern_sets": ["market"], "done": step in ("validate", "publish")}
 
     monkeypatch.setattr("cep_pipeline.pipeline.tasks.run_step", take)
     monkeypatch.setattr("cep_pipeline.pipeline.tasks.days_on_their_way", lambda task: {date(2013, 10, 6): "other"})
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.needs_spark", lambda *_: False)
     monkeypatch.setattr("operators.tell_of_day", lambda *_: None)
     return given
 
@@ -202,9 +200,10 @@ def asked(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 def do_step(step: str, instance: Instance, **given: Any) -> Any:
     from collections import defaultdict
 
-    from operators import CepOperator
+    from operators import CepOperator, CepSparkOperator
 
-    operator = CepOperator(step=step, stream="trades", timezone="UTC", **given)
+    kind = CepSparkOperator if step == "preprocess" else CepOperator
+    operator = kind(step=step, stream="trades", timezone="UTC", **given)
     now = {**context(day="2013-10-07"), "ti": instance, "outlet_events": defaultdict(SimpleNamespace)}
     now["params"].update(pattern_set="market", end_of_stream=True)
     return operator.execute(now), now["outlet_events"]
@@ -216,8 +215,8 @@ def test_a_step_is_given_what_others_have_handed_on(asked: list[Asked]) -> None:
 
     handed = [{"step": "ingest"}, Several([{"step": "detect", "of": 1}, {"step": "detect", "of": 2}]), None]
     done, events = do_step("publish", Instance(), handed=handed)
-    (step, task, given, before) = asked[0]
-    assert (step, before) == ("publish", {})
+    (step, task, given) = asked[0]
+    assert step == "publish"
     told = Path("/etc/cep/pipeline.yaml"), "trades", "manual__1", "market"
     assert task == DayTask(*told, day=date(2013, 10, 7), end_of_stream=True)
     assert given == [{"step": "ingest"}, {"step": "detect", "of": 1}, {"step": "detect", "of": 2}]
@@ -277,16 +276,16 @@ def test_a_step_waits_in_no_slot_for_the_day_before(asked: list[Asked]) -> None:
     from airflow.sdk.exceptions import TaskDeferred
 
     with pytest.raises(TaskDeferred) as deferred:
-        do_step("plan", Instance(alive=True, state="running"))
-    assert deferred.value.trigger.external_task_ids == ["plan"] and deferred.value.trigger.run_ids == ["other"]
+        do_step("preprocess", Instance(alive=True, state="running"))
+    assert deferred.value.trigger.external_task_ids == ["publish"] and deferred.value.trigger.run_ids == ["other"]
     assert deferred.value.method_name == "resume"
     path, _ = deferred.value.trigger.serialize()
     assert import_string(path) is type(deferred.value.trigger), "the triggerer makes it anew"
-    do_step("plan", Instance(alive=True, state="success"))
-    assert asked[-1][3] == {date(2013, 10, 6): ["preprocess of other"]}
-    for instance in (Instance(alive=True, state="failed"), Instance(alive=False, state="running")):
-        do_step("plan", instance)
-        assert asked[-1][3] == {}, "what will not come is not waited for"
+    for alive, state in ((True, "success"), (True, "failed"), (False, "running")):
+        do_step("preprocess", Instance(alive=alive, state=state))
+        assert asked.pop()[0] == "preprocess", "what is there, or will not come, is not waited for"
+    do_step("plan", Instance(alive=True, state="running"))
+    assert asked.pop()[0] == "plan", "only the step that carries on waits"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.invariant_report import InvariantReport, show_invariants
+from cep_pipeline.pipeline.plan_checks import InvariantReport, show_invariants
 from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
@@ -107,7 +107,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "patterns" / "follow.sase").write_text(FOLLOW)
     streams = {"generated_trades": real, "others": unpublished, "trades": stream}
-    document = {"streams": streams, "warehouse": {"location": "warehouse"}, "log": {"folder": "log"}}
+    document = {"streams": streams, "warehouse": {"location": "warehouse"}, "checks": {"folder": "log"}}
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     for command in (
         ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],

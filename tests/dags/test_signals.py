@@ -1,9 +1,7 @@
-"""What the DAGs send of a day: real StatsD packets, a notifier, deadlines."""
+"""The alerts that the DAGs send of a day: a notifier, deadlines."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,76 +11,22 @@ import pytest
 import yaml
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.pipeline.signals import DayReport
-from cep_pipeline.warehouse.records import RunRecord, RunStep
+from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.tasks import DayTask
+from cep_pipeline.warehouse.records import RunRecord
 from tests.dags.conftest import CHECKOUT
 from tests.dags.test_daily_detection import write_stream
 
 DAY = date(2013, 10, 7)
-OVER = datetime(2013, 10, 8, 4, tzinfo=UTC)
+BEGUN = datetime(2013, 10, 8, 4, 1, tzinfo=UTC)
 RUN = RunRecord(
     "manual__1",
     DAY,
     "succeeded",
-    OVER + timedelta(minutes=1),
-    OVER + timedelta(minutes=10),
-    steps=(RunStep("detect market", 12.5),),
-    events=388_417,
-    rejected=3,
-    matches={"market.v_reversal": 1_234},
-    details={"lease_wait_s": 0.25, "unusual": {"market.v_reversal": {"matches": 1_234, "least": 5, "most": 50}}},
+    BEGUN,
+    BEGUN + timedelta(minutes=90),
+    details={"limited": {"market.v_reversal": "stopped by its limit"}},
 )
-REPORT = DayReport("trades", DAY, RUN, OVER)
-
-
-@pytest.fixture
-def collector(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A StatsD server of the test, and Airflow's Stats as a task sets them up."""
-    from airflow.sdk.observability import stats
-    from airflow.sdk.observability.metrics import stats_utils
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
-        address, port = server.getsockname()
-        for name, value in {"ON": "True", "HOST": address, "PORT": str(port), "PREFIX": "airflow"}.items():
-            monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", value)
-        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
-        yield server
-    monkeypatch.undo()
-    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
-
-
-def test_metrics_reach_a_statsd_server(collector: socket.socket) -> None:
-    import cep_signals
-
-    cep_signals.send_metrics(REPORT)
-    awaited = {
-        "airflow.cep.events:388417|c",
-        "airflow.cep.events.trades:388417|c",
-        "airflow.cep.rejected.trades:3|c",
-        "airflow.cep.matches.trades.market.v_reversal:1234|c",
-        "airflow.cep.step.trades.detect_market:12500.000000|ms",
-        "airflow.cep.lateness.trades:600.0|g",
-        "airflow.cep.lease_wait.trades:250.000000|ms",
-        "airflow.cep.unusual.trades:1|g",
-        "airflow.cep.limited.trades:0|g",
-    }
-    received: set[str] = set()
-    for _ in range(2 * len(list(REPORT.metrics()))):
-        received.add(collector.recv(1000).decode())
-    assert awaited <= received
-
-
-def test_metrics_have_tags_where_the_collector_knows_them(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import cep_signals
-
-    sent: list[tuple[str, Any]] = []
-    for kind in ("incr", "timing", "gauge"):
-        monkeypatch.setattr(cep_signals.stats, kind, lambda name, value, *, tags: sent.append((name, tags)))
-    cep_signals.send_metrics(REPORT)
-    assert len(sent) == len(list(REPORT.metrics())), "without StatsD no name has a value in it"
-    assert ("cep.matches", {"stream": "trades", "pattern_set": "market", "pattern": "v_reversal"}) in sent
 
 
 class Notifier:
@@ -111,23 +55,24 @@ def configured(folder: Path, monkeypatch: pytest.MonkeyPatch, **alerts: Any) -> 
 NOTIFIER = f"{__name__}.Notifier"
 
 
-def test_a_failed_task_and_an_unusual_day_are_told(
+def test_a_failed_task_and_a_limited_day_that_took_long_are_told(
     airflow_home: Path, dags: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cep_signals
 
-    file = configured(tmp_path, monkeypatch, notifier=NOTIFIER, arguments={"to": "ops"})
-    monkeypatch.setattr(DayReport, "read", lambda *_: REPORT)
+    file = configured(tmp_path, monkeypatch, notifier=NOTIFIER, arguments={"to": "ops"}, late_hours=1)
+    opened = Configuration.load(file), None, SimpleNamespace(runs=lambda: [RUN]), ()
+    monkeypatch.setattr(DayTask, "open", lambda _: opened)
     cep_signals.tell_of_day(file, "trades", DAY, {"run_id": "manual__1"})
     task = SimpleNamespace(dag_id="verify", task_id="verify")
     for one in (task for dag in dags.values() for task in dag.tasks):
         (callback,) = one.on_failure_callback
         callback({"ti": task, "run_id": "manual__1", "exception": CepError("damaged {{ ti }}")})
-    assert Notifier.told[0] == (
-        "trades 2013-10-07: market.v_reversal has 1,234 matches; 5 to 50 are usual",
-        {"to": "ops"},
-    )
-    assert {sentence for sentence, _ in Notifier.told[1:]} == {
+    assert Notifier.told[:2] == [
+        ("trades 2013-10-07: pattern market.v_reversal was stopped by its limit", {"to": "ops"}),
+        ("trades 2013-10-07: the run took 1.5 hours, more than 1", {"to": "ops"}),
+    ]
+    assert {sentence for sentence, _ in Notifier.told[2:]} == {
         "verify, task verify of run manual__1 failed: damaged {{ ti }}"
     }
 

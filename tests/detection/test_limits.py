@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count, pairwise
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, clause_runs, limits
 from cep_pipeline.detection import detect as detecting
 from cep_pipeline.detection.detect import SliceResult, count_slice, detect_slice
-from cep_pipeline.detection.limits import Kind, Ledger, Limits, SliceLimits, Spent
+from cep_pipeline.detection.limits import Kind, Limits, SliceLimits, Spent
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.language.doubts import doubts_about
@@ -30,7 +30,7 @@ SHARING = ["multi_pattern_nfa", "multitree"]
 
 
 def detected(
-    text: str, mechanism: str, given: dict[str, Limits], ledger: Ledger | None = None, *, alone: bool = False
+    text: str, mechanism: str, given: dict[str, Limits], *, alone: bool = False
 ) -> tuple[SliceResult, dict[str, list[str]]]:
     """The result of a slice of all events, and the ids of the matches that were handed on, by pattern."""
     patterns = cep.parse_patterns(text, stream_schema())
@@ -44,7 +44,7 @@ def detected(
         found[pattern.name] += batch["match_id"].to_pylist()
 
     result = detect_slice(
-        patterns, plan, EVENTS, (None, None), sink, mechanism, limits=SliceLimits(given, ledger) if given else None
+        patterns, plan, EVENTS, (None, None), sink, mechanism, limits=SliceLimits(given) if given else None
     )
     return result, found
 
@@ -112,23 +112,6 @@ def test_bytes_of_rows_are_limited_too() -> None:
     assert result.limited == {"many": "disk"}
 
 
-def test_slices_of_one_machine_share_a_limit(tmp_path: object) -> None:
-    file = f"{tmp_path}/ledger"
-    with open(file, "wb") as made:  # noqa: PTH123
-        made.truncate(3 * 2 * limits.CELL_BYTES)
-    names = ["good", "many"]
-    first, second = (Ledger(file, names, 1, 2, task) for task in range(2))
-    free, _ = detected(f"{GOOD}; {MANY}", "fused", {})
-    most = dict.fromkeys(names, Limits(max_matches=free.matches["many"]))
-    result, _ = detected(f"{GOOD}; {MANY}", "fused", most, first)
-    assert result.limited == {}
-    assert second.elsewhere("many").matches == free.matches["many"]
-    assert first.elsewhere("many") == Spent()
-    result, found = detected(f"{GOOD}; {MANY}", "fused", most, second)  # the same again is twice as many
-    assert result.limited == {"many": "max_matches"}
-    assert len(found["good"]) == free.matches["good"]
-
-
 @pytest.mark.parametrize(
     ("limits_", "spent", "kind"),
     [
@@ -140,7 +123,7 @@ def test_slices_of_one_machine_share_a_limit(tmp_path: object) -> None:
     ],
 )
 def test_a_limit_is_reached_by_one_more(limits_: Limits, spent: Spent, kind: Kind | None) -> None:
-    assert spent.reached(limits_, Spent()) == kind
+    assert spent.reached(limits_) == kind
 
 
 @pytest.mark.parametrize("text", [MANY, LISTS, GOOD])
@@ -165,24 +148,6 @@ def test_counting_that_takes_too_long_is_a_lower_bound(hasty: None) -> None:
     patterns = cep.parse_patterns(text, stream_schema())
     plan = plan_for(patterns, estimate_statistics(patterns, EVENTS), {"many": "fused"}, "trivial", compare=False)
     assert count_slice(patterns[0], plan, EVENTS, (None, None), seconds=1.0) == (0, False)
-
-
-def test_a_compressed_slice_has_the_matches_that_it_owns() -> None:
-    patterns = cep.parse_patterns("NAME few PATTERN SEQ(A a, B+ b[], C c) WITHIN 12 seconds", stream_schema())
-    [pattern] = patterns
-    plan = plan_for(patterns, estimate_statistics(patterns, EVENTS), {"few": "fused"}, "trivial", compare=False)
-    expected = cep.detect(patterns, EVENTS)["few"]["match_id"].to_pylist()
-    found: list[str] = []
-
-    def take(table: pa.Table) -> None:
-        for batch in cep.expand(table):
-            found.extend(batch["match_id"].to_pylist())
-
-    compress: Callable[[pa.Table], None] = take
-    for start, end in ((0, 100), (100, 240)):
-        owned = (start * 1_000_000, start), (end * 1_000_000, end)
-        count_slice(pattern, plan, EVENTS.slice(0, end), owned, seconds=1e9, compress=compress)
-    assert found == expected
 
 
 def test_rows_that_there_is_no_memory_for_are_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:

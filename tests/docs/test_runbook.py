@@ -65,5 +65,5 @@ def test_each_exit_code_has_its_entry() -> None:
 def test_each_state_has_its_entry() -> None:
     of_runs, of_days = states("States of a run"), states("States of a day")
     assert set(get_args(RunStatus)) <= set(of_runs)
-    assert {"stale", "late", "limited", "unusual", "pending", "skipped"} == set(of_days)
+    assert {"stale", "late", "limited", "pending", "skipped"} == set(of_days)
     assert all(len(row) == 2 and all(row) for row in (*of_runs.values(), *of_days.values()))

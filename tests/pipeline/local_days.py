@@ -20,7 +20,7 @@ from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, SparkSettings
+from cep_pipeline.pipeline.configuration import LimitSettings, PatternSet, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.spark import composing
 from cep_pipeline.storage import DataDirectory, canonical_json, digest_of, write_data_file
@@ -68,7 +68,7 @@ class LocalDays:
     days: dict[date, PublishedDay] = field(default_factory=dict)
     files: dict[date, EventsFile] = field(default_factory=dict)
     detected: dict[date, DetectedDay] = field(default_factory=dict)
-    limits: PatternSetLimits = field(default_factory=PatternSetLimits)
+    limits: LimitSettings = field(default_factory=LimitSettings)
 
     def publish_events(self, day: date, events: pa.Table) -> None:
         """Publish the events of a day; none is a day without a file."""
@@ -171,9 +171,6 @@ class LocalDays:
 
     def matches_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:
         return DataDirectory(str(self.folder / "matches" / str(day)), run_id)
-
-    def compressed_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:
-        return DataDirectory(str(self.folder / "compressed" / str(day)), run_id)
 
 
 def events_by_day(

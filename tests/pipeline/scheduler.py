@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -25,18 +24,14 @@ class Scheduler:
         return DayTask(self.project.folder / "pipeline.yaml", "ticks", run_id, day=day, **asked)
 
     def do(self, day: date, step: str, *, spark: bool = True, **asked: Any) -> dict[str, Any]:
-        """A step of a day, with what the steps before it, and earlier days on their way, have handed on."""
+        """A step of a day, with what the steps before it have handed on."""
         task = self.task(day, **asked)
         names = [one.name for one in tasks.STEPS]
         chosen = tasks.STEPS[names.index(step)]
         earlier = names[: names.index(step)]
         handed = [json.loads(self.returned[day, one]) for one in earlier if (day, one) in self.returned]
-        before: Mapping[date, list[Any]] = {
-            other: [json.loads(self.returned[other, one]) for one in names if (other, one) in self.returned]
-            for other in (tasks.days_on_their_way(task) if chosen.follows else ())
-        }
         needs = spark and chosen.needs_spark
-        done = tasks.run_step(step, task, handed, before=before, spark=self.project.spark if needs else None)
+        done = tasks.run_step(step, task, handed, self.project.spark if needs else None)
         self.returned[day, step] = json.dumps(done)
         return dict(done)
 

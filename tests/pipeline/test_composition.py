@@ -16,7 +16,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import LimitSettings, PatternSet, PatternSetLimits, check_runnable
+from cep_pipeline.pipeline.configuration import LimitSettings, PatternSet, check_runnable
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -211,8 +211,7 @@ def test_days_refuse_neighbours_in_the_stream_that_are_counted_in_partitions() -
 def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:
     patterns = cep.parse_patterns(SETS["plain"], SCHEMA)
     days = random_days(0)
-    limits = PatternSetLimits(patterns={"pair": LimitSettings(max_matches=1)})
-    local = LocalDays(SCHEMA, tuple(patterns), tmp_path, limits=limits)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path, limits=LimitSettings(max_matches=1))
     local.publish_events(min(days), days[min(days)])
     found = local.detect(min(days))
     assert {name: one.limit for name, one in found.limited.items()} == {
@@ -220,15 +219,15 @@ def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:
         "twice": "max_matches 1 of pair",
         "same": "max_matches 1 of pair",
     }
-    of_composing = PatternSetLimits(patterns={"same": LimitSettings(max_matches=1)})
     (tmp_path / "other").mkdir()
-    other = LocalDays(SCHEMA, tuple(patterns), tmp_path / "other", limits=of_composing)
-    for day, events in days.items():
+    other = LocalDays(SCHEMA, tuple(patterns), tmp_path / "other", limits=LimitSettings(max_matches=9))
+    rows = [{"kind": kind, "x": 1, "y": 1.0, "key": "k"} for kind in "AAABBBC"]
+    for day, events in events_by_day(SCHEMA, rows, [0.5] * 6 + [20.0]).items():
         other.publish_events(day, events)
-        if other.detect(day).limited:
-            break
-    assert {name: str(one) for name, one in other.detected[day].limited.items()} == {
-        "same": "stopped by its limit, max_matches 1: none of its matches is published, it has at least 4 matches"
+        found = other.detect(day)
+    assert found.matches["pair"] == 9
+    assert {name: str(one) for name, one in found.limited.items()} == {
+        "same": "stopped by its limit, max_matches 9: none of its matches is published, it has at least 36 matches"
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +31,7 @@ def published(folder: Path, gaps_hours: list[float]) -> tuple[PublishedEvents, l
 
 def test_a_window_of_time_may_reach_back_before_all_dates(tmp_path: Path) -> None:
     events, points = published(tmp_path, [1.0, 50.0, 3.0])
-    end = (points[-1][0] + 1, 0)
-    start = (end[0] - 2**61, 0)
-    slices = events.slices(start, end, LookBack(time_us=10), 4)
-    assert sum(part.read([]).num_rows for part in slices) >= 3
-    assert events.rows(start, end) == 3
-    assert SimpleNamespace(day=date(2024, 3, 4)).day in events.snapshot.days
+    last = max(events.snapshot.days)
+    first = events.first_day(last, points[-1][0], LookBack(time_us=2**62))
+    assert first == date.min
+    assert sum(group.rows for group in events.row_groups(first, last)) == 3

@@ -16,7 +16,7 @@ import cep_pipeline as cep
 from cep_pipeline import storage
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.errors import CepError, LimitExceeded
-from cep_pipeline.pipeline.configuration import Configuration, LimitSettings, PatternSetLimits
+from cep_pipeline.pipeline.configuration import Configuration, LimitSettings
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.cli.command_line import cep as command
@@ -97,65 +97,25 @@ def test_a_rerun_of_a_limited_day_is_the_same(explosive: Project) -> None:
     assert [day.status for day in explosive.run().run_days([MONDAY, TUESDAY]).days] == ["fresh", "fresh"]
 
 
-@pytest.mark.long
-def test_buffers_of_a_limited_pattern_can_be_expanded_and_go_with_the_next_run(explosive: Project) -> None:
-    (explosive.folder / "all.sase").write_text(GOOD + BURST)
-    pipeline = explosive.folder / "pipeline.yaml"
-    text = pipeline.read_text().replace("time_limit: 3 seconds", "then: compressed")
-    pipeline.write_text(text)
-    explosive.run().run_days([MONDAY])
-    [(_, one)] = limited(explosive.tables()).items()
-    assert one.exact and one.files
-    found = [
-        row["match_id"]
-        for path in one.files
-        for batch in cep.expand(pq.read_table(path, partitioning=None))
-        for row in batch.to_pylist()
-    ]
-    assert len(found) == len(set(found)) == one.matches
-    assert command("expand", one.files[0], "--first", "3", folder=explosive.folder).code == 0
-    pipeline.write_text(text.replace("max_matches: 500", "max_matches: 500000"))
-    explosive.run(redo=True).run_days([MONDAY])
-    assert not limited(explosive.tables())
-    assert not any(map(os.path.exists, one.files))
-    assert found == [row["match_id"] for row in rows(explosive.tables()) if row["pattern"] == "burst"]
-
-
 def test_a_day_that_is_to_fail_leaves_what_is_published(explosive: Project) -> None:
     (explosive.folder / "all.sase").write_text(GOOD)
     explosive.run().run_days([MONDAY])
     before = rows(explosive.tables())
     (explosive.folder / "all.sase").write_text(GOOD + BURST)
     pipeline = explosive.folder / "pipeline.yaml"
-    pipeline.write_text(
-        pipeline.read_text().replace("{file: all.sase}", "{file: all.sase, limits: {patterns: {burst: {then: fail}}}}")
-    )
+    pipeline.write_text(pipeline.read_text().replace("{file: all.sase}", "{file: all.sase, limits: {then: fail}}"))
     done = command("run", "--day", MONDAY.isoformat(), "--master", "local[2]", folder=explosive.folder)
     assert done.code == 1
     assert "pattern 'burst' reached its limit, max_matches 500" in done.error
     assert rows(explosive.tables()) == before
 
 
-def test_settings_of_a_pattern_are_over_those_of_its_set_and_of_all(explosive: Project) -> None:
+def test_settings_of_a_set_are_over_those_of_all(explosive: Project) -> None:
     pipeline = explosive.folder / "pipeline.yaml"
-    pipeline.write_text(
-        pipeline.read_text().replace(
-            "{file: all.sase}",
-            "{file: all.sase, limits: {then: skip, patterns: {burst: {max_matches: 7}, boom: {time_limit: null}}}}",
-        )
-    )
+    limits = "{file: all.sase, limits: {then: skip, time_limit: null}}"
+    pipeline.write_text(pipeline.read_text().replace("{file: all.sase}", limits))
     [own] = Configuration.load(pipeline).stream("ticks").pattern_sets
-    assert [
-        own.limits_of(name).model_dump(include=set(LimitSettings.model_fields)) for name in ("good", "burst", "boom")
-    ] == [
-        {"max_matches": 500, "time_limit": "3 seconds", "then": "skip"},
-        {"max_matches": 7, "time_limit": "3 seconds", "then": "skip"},
-        {"max_matches": 500, "time_limit": None, "then": "skip"},
-    ]
-    pipeline.write_text(pipeline.read_text().replace("burst:", "bursts:"))
-    done = command("status", folder=explosive.folder)
-    assert (done.code, "no pattern 'bursts'; the set has: good, boom, burst" in done.errors) == (0, False)
-    assert command("run", folder=explosive.folder).code == 2
+    assert own.limits.model_dump() == {"max_matches": 500, "time_limit": None, "then": "skip"}
 
 
 @pytest.mark.parametrize("output", ["", "OUTPUT NON_OVERLAP ", "CONSUME MATCHED "])
@@ -172,7 +132,7 @@ def test_a_limited_day_is_for_its_pattern_as_if_it_had_not_been(tmp_path: Path, 
         patterns,
         tmp_path / "bound",
         slices=slices,
-        limits=PatternSetLimits(patterns={"many": LimitSettings(max_matches=60)}),
+        limits=LimitSettings(max_matches=60),
     )
     for days in (free, bound):
         days.folder.mkdir()
@@ -229,7 +189,7 @@ def test_a_task_without_memory_says_so(spark: SparkSession) -> None:
 def test_a_disk_that_is_almost_full_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = stream_schema().table([{"timestamp": 0, "kind": "A"}])
     storage.write_data_file(str(tmp_path / "one.parquet"), table, table.schema)
-    monkeypatch.setattr(storage, "_kept_free", 1 << 60)
+    monkeypatch.setattr(storage, "KEPT_FREE", 1 << 60)
     monkeypatch.setattr(storage, "SHARE_KEPT_FREE", 1.0)
     with pytest.raises(CepError, match="the disk is almost full"):
         storage.write_data_file(str(tmp_path / "two.parquet"), table, table.schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
-from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.spark import detection
 from spark_jobs import detect as job
 from tests.pipeline.project import (
@@ -183,7 +181,7 @@ def test_a_day_that_fails_leaves_the_tables_and_the_days_before_it_are_done(proj
 def test_an_expectation_of_the_schema_refuses_a_day_and_its_data_docs_are_kept(project: Project) -> None:
     own = "great_expectations: [{type: expect_column_max_to_be_between, kwargs: {column: x_mean, max_value: 5}}]"
     (project.folder / "ticks.yaml").write_text(SCHEMA + f"  {own}\n")
-    (project.folder / "pipeline.yaml").write_text(PIPELINE + "log: {folder: log}\n")
+    (project.folder / "pipeline.yaml").write_text(PIPELINE + "checks: {folder: checks}\n")
     project.write_day(TUESDAY, [*ROWS[TUESDAY], "23:59:30,A,600"])
     with pytest.raises(DataError, match=r"x_mean: expect_column_max_to_be_between\(max_value=5\) fails; observed: 90"):
         project.run(run_id="own").run_days([MONDAY, TUESDAY])
@@ -194,7 +192,7 @@ def test_an_expectation_of_the_schema_refuses_a_day_and_its_data_docs_are_kept(p
     assert [one["expectation"] for one in validation["results"] if not one["success"]] == [
         "expect_column_max_to_be_between"
     ]
-    folders = sorted((project.folder / "log" / "ticks" / "own-checks").iterdir())
+    folders = sorted((project.folder / "checks" / "ticks" / "own").iterdir())
     assert [folder.name for folder in folders] == [str(MONDAY), str(TUESDAY)]
     for folder, said in zip(folders, ("Succeeded", "Failed"), strict=True):
         (page,) = (folder / "validations").rglob("*.html")
@@ -270,43 +268,6 @@ def test_a_missing_day_stops_the_run_and_says_what_to_do(project: Project) -> No
     (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
     with pytest.raises(InputError, match="on_missing"):
         project.run().run_days(DAYS)
-
-
-@pytest.mark.long
-def test_a_run_tells_that_the_day_before_was_left_out(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    notes: list[str] = []
-    monkeypatch.setattr(SilentObserver, "note", lambda _, text: notes.append(text))
-
-    def told(*days: date, **options: Any) -> dict[date, str]:
-        """Run the days; returns what is recorded of each run, which is what a person was told meanwhile."""
-        notes.clear()
-        run_id = project.run(**options).run_days(days).run_id
-        records = [one for one in project.tables().runs() if one.run_id == run_id]
-        found = {one.day: one.details["day_before"] for one in records if "day_before" in one.details and one.day}
-        assert [f"{day}: {text}" for day, text in found.items()] == [one for one in notes if "day before" in one]
-        return found
-
-    schema, raw = project.folder / "ticks.yaml", project.folder / "raw"
-    assert told(TUESDAY) == {}, "the first day of a stream"
-    assert told(MONDAY) == {}, "nor are there days before this one"
-    thursday, friday = (WEDNESDAY + timedelta(days=k) for k in (1, 2))
-    rows = ["00:10:00,A,3"]
-    project.write_day(thursday, rows)
-    project.write_day(friday, rows)
-    left_out = told(thursday, friday)
-    assert list(left_out) == [thursday], "the days of a run are told apart"
-    assert left_out[thursday].startswith(f"{WEDNESDAY}, the day before, is neither published nor skipped: it was never")
-    assert f"cep run --stream ticks --day {WEDNESDAY}" in left_out[thursday]
-    kept = (raw / f"{WEDNESDAY}.csv").rename(raw / "kept")
-    assert told(thursday, redo=True) == {}, "a day that nobody has tried, and of which nothing is there"
-    kept.rename(raw / f"{WEDNESDAY}.csv")
-    project.write_day(WEDNESDAY, ["00:10:00,A,-1"])
-    with pytest.raises(DataError):
-        told(WEDNESDAY)
-    assert "its latest run: failed" in told(thursday, redo=True)[thursday]
-    schema.write_text(schema.read_text() + "on_missing: skip\n")
-    (raw / f"{WEDNESDAY}.csv").unlink()
-    assert told(WEDNESDAY) == {} == told(thursday, redo=True), "it has been skipped"
 
 
 @pytest.mark.long

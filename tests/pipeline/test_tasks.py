@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.pipeline import tasks
-from cep_pipeline.pipeline.tasks import StreamTask, days_on_their_way, look_ahead, stale_days
+from cep_pipeline.pipeline.tasks import StreamTask, days_on_their_way, needs_spark, stale_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
 from tests.pipeline.scheduler import Scheduler
 from tests.thoroughness import long_but
@@ -76,7 +75,7 @@ def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project, sc
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
     (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
-    assert not look_ahead("ingest", scheduler.task(TUESDAY)), "a day without a file needs no Spark"
+    assert not needs_spark("ingest", scheduler.task(TUESDAY)), "a day without a file needs no Spark"
     assert not scheduler.do(TUESDAY, "ingest", spark=False)["done"]
     assert scheduler.do(TUESDAY, "validate")["done"], "nothing is left to do"
     assert project.tables().days() == []
@@ -85,55 +84,18 @@ def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project, sc
     assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
 
 
-def test_what_is_wrong_with_files_is_known_before_spark_starts(project: Project, scheduler: Scheduler) -> None:
-    task = scheduler.task(TUESDAY)
-    assert look_ahead("ingest", task) and look_ahead("detect", task)
-    file = project.folder / "raw" / f"{TUESDAY}.csv"
-    file.write_text(file.read_text().replace("kind", "sort"))
-    with pytest.raises(InputError, match="column 'kind' is missing"):
-        look_ahead("ingest", task)
-    file.unlink()
-    with pytest.raises(InputError, match=rf"day {TUESDAY}: no file .*{TUESDAY}\.csv; deliver it"):
-        look_ahead("ingest", task)
-
-
 @pytest.mark.long
 def test_days_that_are_begun_in_order_are_never_redone(project: Project, scheduler: Scheduler) -> None:
-    """All days are on their way at once: each step takes what the days before have handed on."""
-    for step in NAMES[: NAMES.index("detect")]:
+    """All days are on their way at once: what carries on from the day before waits until that one is published."""
+    first = next(step.name for step in tasks.STEPS if step.in_order)
+    for step in NAMES[: NAMES.index(first)]:
         for day in DAYS:
             scheduler.do(day, step)
     for day in DAYS:
-        scheduler.day(day, "detect")
+        scheduler.day(day, first)
     project.run(warehouse="run").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("run"))
     assert project.run().run_stale().days == (), "no day was taken before the one before it"
-
-
-@pytest.mark.long
-def test_a_day_that_is_published_while_the_next_takes_what_it_handed_on(
-    project: Project, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its scratch goes with its last step: what was handed on stands in the tables then."""
-    content, left = tasks.read_document, ["plan", "detect", "publish"]
-
-    def read(address: str) -> Any:
-        if f"-{MONDAY}-" in address:
-            monkeypatch.setattr(tasks, "read_document", content)
-            while left:
-                scheduler.do(MONDAY, left.pop(0))
-        return content(address)
-
-    for step in ("ingest", "validate", "preprocess", "estimate_statistics"):
-        scheduler.do(MONDAY, step)
-    for step in ("ingest", "validate", "preprocess"):
-        scheduler.do(TUESDAY, step)
-    monkeypatch.setattr(tasks, "read_document", read)
-    scheduler.do(TUESDAY, "estimate_statistics")
-    assert not left, "the day before was published in the middle"
-    scheduler.day(TUESDAY, "plan")
-    project.run(warehouse="run").run_days([MONDAY, TUESDAY])
-    assert published(project.tables()) == published(project.tables("run"))
 
 
 @pytest.mark.long
@@ -245,7 +207,6 @@ def test_a_run_that_is_killed_before_it_records_what_it_published_publishes_it_a
     assert before["matches"] and all(path.exists() for path in small)
     assert scheduler.do(MONDAY, "publish")["done"]
     assert published(project.tables()) == before
-    assert not any(path.exists() for path in small)
     assert [run.status for run in project.tables().runs()] == ["succeeded"]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.limits import Limits
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
@@ -219,7 +220,7 @@ def test_the_largest_task_is_hardly_larger_than_the_mean_one(tmp_path: Path, ske
     assert len(row_groups) == 1, "the burst is inside a row group"
     plan = cep.plan(SKEWED, cep.estimate_statistics(SKEWED, table))
     pieces = Pieces.read(row_groups)
-    work, again = estimated_work(SKEWED, plan, pieces, {})
+    work, again = estimated_work(SKEWED, plan, pieces, Limits())
     bounds: dict[str, Any] = {"start": (0, 0), "end": (10**9, 0), "look_back": look_back(SKEWED), "count": 12}
     done = work_of(cut(pieces, **bounds, work=work, again=again), plan)
     assert len(done) >= 10 and max(done) <= 1.5 * np.mean(done)
@@ -285,7 +286,7 @@ def test_a_burst_is_cut_finer_than_its_number_of_events_says(tmp_path: Path) -> 
     patterns = cep.parse_patterns("PATTERN SEQ(A a, A b, A c) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
     pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)))
-    work, _ = estimated_work(patterns, plan, pieces, {})
+    work, _ = estimated_work(patterns, plan, pieces, Limits())
     assert work[50:].sum() > 10 * work[:50].sum()
 
 
@@ -293,7 +294,7 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
     pieces = Pieces.even([RowGroup("f", 0, 10, (5, 0), (5, 9))])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
-    work, again = estimated_work(patterns, plan, pieces, {})
+    work, again = estimated_work(patterns, plan, pieces, Limits())
     assert (work > 0).all() and all(np.isfinite(found).all() for found in (work, again))
 
 

@@ -16,10 +16,10 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
-from cep_pipeline.spark.statistics import Counting, count_slice, merged
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
+from spark_jobs.estimate_statistics import count_slice, merged
 from tests.thoroughness import examples
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PATTERNS = tuple(
     )
 )
 WINDOW, EPSILON = Window(time_us=100), 0.1
-COUNTING = Counting(PATTERNS, WINDOW, EPSILON)
+COUNTING = PATTERNS, WINDOW, EPSILON
 
 
 def table_of(gaps: list[int]) -> pa.Table:
@@ -76,7 +76,7 @@ def test_slices_are_one_table(gaps: list[int], count: int) -> None:
     table = table_of(gaps)
     with tempfile.TemporaryDirectory() as folder:
         slices = slices_of(table, Path(folder), count)
-        state = merged(COUNTING, [count_slice(COUNTING, one) for one in slices])
+        state = merged(*COUNTING, [count_slice(*COUNTING, one) for one in slices])
     whole = windowed_statistics(PATTERNS, table, WINDOW, EPSILON)
     first, last = (int(table["timestamp"].cast(pa.int64())[place].as_py()) for place in (0, -1))
     for moment in (last, last + 40, last + 1_000):
@@ -97,8 +97,8 @@ def test_what_is_carried_and_what_follows_are_one_run(gaps: list[int], place: in
 
         def counted(start: int, end: int, carried: object = None) -> object:
             slices = slices_of(table, Path(folder), 2, start, end)
-            counted = [count_slice(COUNTING, one) for one in slices]
-            return merged(COUNTING, counted, carried=carried)  # type: ignore[arg-type]
+            counted = [count_slice(*COUNTING, one) for one in slices]
+            return merged(*COUNTING, counted, carried)  # type: ignore[arg-type]
 
         before = counted(0, middle)
         text = before.to_json()  # type: ignore[attr-defined]
@@ -112,13 +112,13 @@ def test_what_is_carried_and_what_follows_are_one_run(gaps: list[int], place: in
 def test_spark_counts_what_this_process_counts(either: SparkSession, tmp_path: Path) -> None:
     table = table_of([3, 0, 14, 1, 9] * 60)
     slices = slices_of(table, tmp_path, 5)
-    there = merged(COUNTING, run_tasks(either, partial(count_slice, COUNTING), slices, what="counting"))
-    here = merged(COUNTING, [count_slice(COUNTING, one) for one in slices])
+    there = merged(*COUNTING, run_tasks(either, partial(count_slice, *COUNTING), slices, what="counting"))
+    here = merged(*COUNTING, [count_slice(*COUNTING, one) for one in slices])
     assert there.to_json() == here.to_json()
 
 
 def test_no_events_are_no_rates() -> None:
-    state = merged(Counting(PATTERNS, Window(time_us=50), EPSILON), [])
+    state = merged(PATTERNS, Window(time_us=50), EPSILON, [])
     snapshot = state.business_day(0, 1_000)
     assert snapshot.events == 0
     assert {rate.per_s for rate in snapshot.rates} == {0.0}

@@ -225,23 +225,6 @@ def publish_matches(
         )
 
 
-def publish_limited(tables: StreamTables, day: date, *, run_id: str = "limited") -> str:
-    """Publish a day with a pattern whose matches are kept as buffers; returns the file of these."""
-    path = tables.compressed_directory("demo", day, run_id=run_id).file(0)
-    write_data_file(path, matches_of("demo", day, ["b1", "b2"]), MATCHES_SCHEMA)
-    stopped = LimitedPattern("max_matches 1", "compressed", 2, exact=True, files=(path,))
-    publish_matches(tables, day, ["m1"], run_id=run_id, limited={"fall": stopped})
-    assert buffers_of(tables, day) == (path,)
-    return path
-
-
-def buffers_of(tables: StreamTables, day: date) -> tuple[str, ...]:
-    """The files of buffers that the record of a day's limited pattern names."""
-    (unit,) = (unit for unit in tables.matches_days("demo") if unit.final_day == day)
-    assert unit.limited["fall"].matches == 2
-    return unit.limited["fall"].files
-
-
 def publish_everything(tables: StreamTables) -> None:
     """Publish rows of every table: two days, the first of them twice, so that there is a past."""
     for day, prices in ((MONDAY, [9.0, 8.0, 7.0]), (TUESDAY, [4.0, 5.0]), (MONDAY, [1.0, 2.0, 3.0, 4.0])):
