@@ -104,7 +104,7 @@ def stage_days(
         raise InputError("the days to ingest must be given once each, in order")
     if not days:
         return []
-    read = [ReadDay(StagedDay(day, (), schema.staged_digest)) for day in days]
+    read = [ReadDay(StagedDay(day, (), schema.digest)) for day in days]
     folder = DataDirectory(scratch, "scratch")
     raw = RawFiles(session, schema, read, str(data_root), folder, task_rows, progress)
     raw.find()

@@ -118,7 +118,7 @@ def preprocess_days(
     """
     for day in staged:
         day.require()
-        if day.schema != schema.staged_digest:
+        if day.schema != schema.digest:
             raise InputError(
                 f"stream {schema.name!r}, day {day.day}: the stream schema has changed since the day was ingested; "
                 "ingest it again"
@@ -231,13 +231,11 @@ def find_carries(
     carries = [carry_in]
     if len(ranges) == 1 or not lengths:
         return carries * len(ranges)
-    now = {schema.first_name(name): name for name in schema.raw_attributes}
-    carried = {now[name]: length for name, length in lengths.items()}
-    columns = [_RANGE, schema.type_attribute, *order, *carried]
+    columns = [_RANGE, schema.type_attribute, *order, *lengths]
     rows = accepted.where(F.col(_RANGE) < len(ranges) - 1).select(*dict.fromkeys(columns))
     behind = Window.partitionBy(_RANGE, schema.type_attribute).orderBy(*map(F.desc, order))
     counted = behind.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    last = [F.col(name).isNotNull() & (F.count(name).over(counted) <= most) for name, most in carried.items()]
+    last = [F.col(name).isNotNull() & (F.count(name).over(counted) <= most) for name, most in lengths.items()]
     rows = rows.withColumn("_last", reduce(or_, last)).where("_last").drop("_last")
     kept = collect(spark, rows, f"{schema.name}: looking for values to carry")
     for place in range(len(ranges) - 1):

@@ -50,12 +50,10 @@ class DerivingSchema(Protocol):
     @property
     def type_attribute(self) -> str: ...
 
-    def first_name(self, attribute: str) -> str: ...
-
 
 @dataclass(frozen=True)
 class Carry:
-    """Attribute (by its oldest name) -> event type -> its last values, the latest last.
+    """Attribute -> event type -> its last values, the latest last.
 
     Examples
     --------
@@ -130,7 +128,7 @@ def _plain(value: Number) -> Number | str:
 
 
 def carry_lengths(schema: DerivingSchema) -> dict[str, int]:
-    """Number of last values per type that the next day needs, by the oldest name of each raw attribute.
+    """Number of last values per type that the next day needs, by raw attribute.
 
     Examples
     --------
@@ -152,7 +150,7 @@ def carry_lengths(schema: DerivingSchema) -> dict[str, int]:
         # An event whose own value is null has a history all of earlier ones.
         past = derived.length if derived.function == "history" else past_needed.pop(derived.name, 0) + 1
         past_needed[derived.of] = max(past_needed.get(derived.of, 0), past)
-    return dict(sorted((schema.first_name(name), length) for name, length in past_needed.items()))
+    return dict(sorted(past_needed.items()))
 
 
 def derive(events: pa.Table, schema: DerivingSchema, carry_in: Carry) -> pa.Table:
@@ -163,8 +161,7 @@ def derive(events: pa.Table, schema: DerivingSchema, carry_in: Carry) -> pa.Tabl
     series: dict[str, _Series] = {}
     for derived in schema.derived:
         if derived.of not in series:
-            carried = carry_in.of(schema.first_name(derived.of))
-            series[derived.of] = _Series.of_column(events.column(derived.of), codes, carried, types)
+            series[derived.of] = _Series.of_column(events.column(derived.of), codes, carry_in.of(derived.of), types)
         source = series[derived.of]
         if derived.function == "diff":
             series[derived.name] = source.differences()
@@ -179,9 +176,8 @@ def last_values(events: pa.Table, schema: DerivingSchema) -> Carry:
     """The last values per type of events in stream order, as many as `carry_lengths` says."""
     codes, types = _event_types(events, schema)
     values: dict[str, dict[str, tuple[Number, ...]]] = {}
-    name_now = {schema.first_name(name): name for name in schema.attributes}
     for attribute, length in carry_lengths(schema).items():
-        series = _Series.of_column(events.column(name_now[attribute]), codes, {}, types)
+        series = _Series.of_column(events.column(attribute), codes, {}, types)
         values[attribute] = series.tails(length, types)
     return Carry(values)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
@@ -25,11 +25,11 @@ from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
 from cep_pipeline.foreign_text import did_you_mean, html_table
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.storage import digest_of, with_former_names
+from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.events.quality import Quality
-    from cep_pipeline.events.source import DerivedAttribute, Renamed, SourceLayout
+    from cep_pipeline.events.source import DerivedAttribute, SourceLayout
 
 ON_MISSING = ("error", "empty", "skip")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -70,8 +70,6 @@ class StreamSchema:
         The attributes that are computed in preprocessing.
     quality
         What is asked of the events of a day, or None.
-    renamed
-        The attributes that had other names before, none of them derived.
 
     Raises
     ------
@@ -100,11 +98,9 @@ class StreamSchema:
     source: SourceLayout | None = None
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
-    renamed: Mapping[str, Renamed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
-        object.__setattr__(self, "renamed", dict(self.renamed))
         if not isinstance(self.name, str) or not self.name:
             raise self._error("a stream needs a name")
         if self.base_type is not None and (not isinstance(self.base_type, str) or not self.base_type):
@@ -249,15 +245,12 @@ class StreamSchema:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Columns of the stream's events: `timestamp`, `seq`, then the attributes, which know their former names."""
+        """Columns of the stream's events: `timestamp`, `seq`, then the attributes."""
         return pa.schema(
             [
                 pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
                 pa.field(SEQ, pa.int64()),
-                *(
-                    with_former_names(pa.field(name, ARROW_TYPES[kind]), self._names_before(name))
-                    for name, kind in self.attributes.items()
-                ),
+                *(pa.field(name, ARROW_TYPES[kind]) for name, kind in self.attributes.items()),
             ]
         )
 
@@ -279,37 +272,18 @@ class StreamSchema:
     def digest(self) -> str:
         """32 hex digits that change with anything that the published events of a day follow from.
 
-        The bounds of quality, the handling of missing days and new names of attributes are not part of it.
+        The bounds of quality and the handling of missing days are not part of it.
         """
-        source: dict[str, Any] | None = None
-        if self.source is not None:
-            source = self.source.decisive
-            source["columns"] = {
-                self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
-                for name, column in source["columns"].items()
-            }
         return digest_of(
             {
                 "timezone": self.timezone,
-                "type_attribute": self.first_name(self.type_attribute),
-                "attributes": {self.first_name(name): kind.value for name, kind in self.attributes.items()},
-                "key": [self.first_name(name) for name in self.key],
-                "derived": [{**asdict(derived), "of": self.first_name(derived.of)} for derived in self.derived],
-                "source": source,
+                "type_attribute": self.type_attribute,
+                "attributes": {name: kind.value for name, kind in self.attributes.items()},
+                "key": list(self.key),
+                "derived": list(map(asdict, self.derived)),
+                "source": None if self.source is None else self.source.decisive,
             }
         )
-
-    @cached_property
-    def staged_digest(self) -> str:
-        """The digest that also changes with the names of attributes, for files that are passed on within a day."""
-        return digest_of([self.digest, list(self.attributes)])
-
-    def first_name(self, attribute: str) -> str:
-        """Return the oldest name of an attribute, under which what is carried from day to day is kept."""
-        return next(iter(self._names_before(attribute)), attribute)
-
-    def _names_before(self, attribute: str) -> tuple[str, ...]:
-        return self.renamed[attribute].names if attribute in self.renamed else ()
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """The rows as an events table, sorted by (timestamp, seq).

@@ -31,17 +31,6 @@ def type_of_all(name: str) -> str:
     return f"{{={name}}}"
 
 
-@dataclass(frozen=True)
-class Renamed:
-    """An attribute that had other names before, the oldest first.
-
-    Days that were published from its source column under the oldest name are not stale.
-    """
-
-    names: tuple[str, ...]
-    column: str | None = None
-
-
 _ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
 """A setting that is one character, for the JSON Schema."""
 

@@ -19,7 +19,6 @@ from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
     TYPE_OF_FILE,
     DerivedAttribute,
-    Renamed,
     SourceLayout,
     SourceSettings,
     TimestampSettings,
@@ -47,23 +46,12 @@ def _either(*names: str) -> ConfigDict:
 
 
 class AttributeSettings(Document):
-    """An attribute in its long form, for a source column with another name, or an attribute with a new name."""
+    """An attribute in its long form, for a source column with another name."""
 
     type: AttributeType = setting("Type of the attribute.", example="float64")
     column: str | None = setting(
         "Name of the source column. Without it the column has the name of the attribute.", None, example="Temp (C)"
     )
-    was: list[str] = setting(
-        "The name that the attribute had before it was renamed; the names, the oldest first, if there were "
-        "several. It stays here as long as there are days that were published under it.",
-        example="price",
-        default_factory=list,
-    )
-
-    @field_validator("was", mode="before", json_schema_input_type=str | list[str])
-    @classmethod
-    def _one_name(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
 
 class DiffSettings(Document):
@@ -216,22 +204,19 @@ def _at(*location: int | str) -> Iterator[None]:
 
 
 def _check_names(document: StreamDocument) -> None:
-    """All names, former ones too, must be columns of one table, which knows no case and has a column `day`."""
+    """All names must be columns of one table, which knows no case and has a column `day`."""
     owners: dict[str, str] = {}
-    now = [((part, name), name) for part in ("attributes", "derived") for name in getattr(document, part)]
-    former = [(("attributes", name, "was"), one) for name, its in document.attributes.items() for one in its.was]
-    for place, column in (*now, *former):
-        name, folded = place[1], column.lower()
-        said, remedy = f"attribute {name!r}", _renamed(document, name)
-        if len(place) > 2:
-            said += f" was {column!r}"
-            remedy = "leave `was` out, or choose another name for the other attribute"
-        with _at(*place):
-            if folded in (DAY, TIMESTAMP, SEQ) or column.startswith("_"):
-                raise InputError(f"{said}: this name belongs to the engine; {remedy}")
+    for part, name in [("attributes", one) for one in document.attributes] + [
+        ("derived", one) for one in document.derived
+    ]:
+        folded, said = name.lower(), f"attribute {name!r}"
+        with _at(part, name):
+            if folded in (DAY, TIMESTAMP, SEQ) or name.startswith("_"):
+                raise InputError(f"{said}: this name belongs to the engine; {_renamed(document, name)}")
             if folded in owners:
                 raise InputError(
-                    f"{said}: a name of {owners[folded]!r} too, and names differ in more than case; {remedy}"
+                    f"{said}: a name of {owners[folded]!r} too, and names differ in more than case; "
+                    f"{_renamed(document, name)}"
                 )
         owners[folded] = name
 
@@ -283,11 +268,6 @@ def schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
             source=source,
             derived=tuple(derived),
             quality=document.quality,
-            renamed={
-                name: Renamed(tuple(settings.was), settings.column or settings.was[0])
-                for name, settings in document.attributes.items()
-                if settings.was
-            },
         )
 
 

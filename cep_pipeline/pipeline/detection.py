@@ -338,7 +338,7 @@ def pin_events(work: DayWork, pattern_set: PatternSet) -> DayEvents:
     first_day = None if None in first_days else min(filter(None, first_days))
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     paths = [file.path for file in files]
-    row_groups = read_row_groups(paths, work.tables.events_schema)
+    row_groups = read_row_groups(paths)
     types = types_in(statements[0].type_attribute, row_groups)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, types)
 

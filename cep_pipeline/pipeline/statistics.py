@@ -211,7 +211,7 @@ class PublishedEvents:
 
     def _row_groups(self, first: date | None, end: Boundary) -> Sequence[RowGroup]:
         files = self.tables.events_files(first, self._day_at(end[0]), snapshot=self.snapshot)
-        groups = read_row_groups((file.path for file in files), self.tables.events_schema)
+        groups = read_row_groups(file.path for file in files)
         return [group for group in groups if group.first < end]
 
     def _day_at(self, instant_us: int) -> date:

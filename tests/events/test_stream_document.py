@@ -94,10 +94,6 @@ def of_profile(
         ({"attributes": {**ATTRIBUTES, "day": "int64"}}, "  day:", "belongs to the engine"),
         ({"attributes": {**ATTRIBUTES, "_x": "int64"}}, "  _x:", "belongs to the engine"),
         ({"attributes": {**ATTRIBUTES, "Price": "int64"}}, "  Price:", "names differ in more than case"),
-        ({"attributes": {**ATTRIBUTES, "px": {"type": "float64", "was": "Price"}}}, "was:", "a name of 'price' too"),
-        ({"attributes": {**ATTRIBUTES, "px": {"type": "float64", "was": "PX"}}}, "was:", "differ in more than case"),
-        ({"attributes": {**ATTRIBUTES, "px": {"type": "float64", "was": "seq"}}}, "was:", "belongs to the engine"),
-        ({"attributes": {**ATTRIBUTES, "px": {"type": "float64", "was": ["p", "p"]}}}, "was:", "a name of 'px' too"),
         ({"key": ["symbol", "prise"]}, "- prise", "did you mean 'price'"),
         ({"key": ["diff"]}, "- diff", "derived"),
         ({"on_missing": "ignore"}, "on_missing:", "skip"),
@@ -205,24 +201,3 @@ def test_a_schema_with_its_source_can_be_shipped(tmp_path: Path) -> None:
 )
 def test_the_digest_of_a_schema_keeps_its_value_so_that_no_published_day_becomes_stale(name: str, digest: str) -> None:
     assert StreamSchema.load(CHECKOUT / "streams" / f"{name}.yaml").digest == digest
-
-
-def test_a_new_name_alone_makes_no_day_stale(tmp_path: Path) -> None:
-    derived = {"diff": {"diff": {"of": "price"}}}
-    changed = {"diff": {"diff": {"of": "px"}}}
-
-    def digest(price: dict[str, Any], name: str = "px", derived: dict[str, Any] = changed) -> str:
-        attributes = {
-            name if one == "price" else one: price if one == "price" else ATTRIBUTES[one] for one in ATTRIBUTES
-        }
-        return trades(tmp_path, attributes=attributes, derived=derived, key=["symbol", name], quality={}).digest
-
-    before = digest({"type": "float64"}, "price", derived)
-    renamed = {"type": "float64", "was": "price"}
-    assert digest({**renamed, "column": "price"}) == before  # the raw files keep the old name
-    assert digest(renamed) == before  # the raw files have the new name too
-    assert digest({"type": "float64", "was": ["price", "cost"]}) == before
-    assert digest({"type": "float64", "column": "price"}) != before
-    assert digest({**renamed, "column": "last"}) != before
-    of_column = digest({"type": "float64", "column": "last"}, "price", derived)
-    assert digest({**renamed, "column": "last"}) == of_column
