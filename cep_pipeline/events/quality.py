@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict, model_validator
 
 from cep_pipeline.documents import Document, setting
-from cep_pipeline.patterns.expressions import ValueType
 
 Severity = Literal["critical", "warning"]
-TOLD = {"description", "notes"}
-"""Texts that Great Expectations keeps with its result."""
 
 _BOUNDS: dict[str, Any] = {
     "anyOf": [
@@ -65,51 +57,6 @@ class Expectation(Document):
         return self
 
 
-@cache
-def expectation_forms() -> Mapping[str, Any]:
-    """The JSON Schema of each expectation that Great Expectations has for pandas, as it ships them.
-
-    Great Expectations itself, which takes seconds to import, is not imported.
-    """
-    found = find_spec("great_expectations")
-    assert found is not None and found.submodule_search_locations
-    folder = Path(found.submodule_search_locations[0], "expectations", "core", "schemas")
-    forms = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("[A-Z]*.json"))]
-    told = [(form["properties"]["metadata"]["properties"], form) for form in forms]
-    return {
-        said["expectation_type"]["const"]: form
-        for said, form in told
-        if "Pandas" in said["supported_data_sources"]["const"]
-    }
-
-
-class GreatExpectation(Document):
-    """An expectation of Great Expectations, in its own words. It looks at the profile of the day, which has one row."""
-
-    type: str = setting(
-        "The expectation, by Great Expectations' name of it.",
-        example="expect_column_values_to_be_between",
-        json_schema_extra=lambda schema: schema.update(enum=list(expectation_forms())),
-    )
-    kwargs: dict[str, Any] = setting(
-        "Its arguments. A column is one of the profile.", example={"column": "price_mean", "min_value": 1}
-    )
-    severity: Literal["critical", "warning", "info"] = setting(
-        "What a failed check does: `critical` refuses the day, `warning` tells you, `info` only records it.",
-        "critical",
-        example="warning",
-    )
-    description: str | None = setting(
-        "What it checks, in your words. Messages and Data Docs show it.", None, example="A normal price level"
-    )
-    notes: str | None = setting("Why it is there. Data Docs keep it.", None, example="Asked for by the desk in 2024")
-
-    @property
-    def described(self) -> dict[str, str]:
-        """The description and the notes, where there are any."""
-        return self.model_dump(include=TOLD, exclude_none=True)
-
-
 class RowCount(Document):
     """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
 
@@ -133,25 +80,8 @@ class Quality(Document):
     expectations: list[Expectation] = setting(
         "Checks of the values of attributes.", example=[{"column": "price", "above": 0}], default_factory=list
     )
-    great_expectations: list[GreatExpectation] = setting(
-        "Checks of the day as a whole, in Great Expectations' own words.",
-        example=[{"type": "expect_column_values_to_be_between", "kwargs": {"column": "price_mean", "min_value": 1}}],
-        default_factory=list,
-    )
     row_count: RowCount = setting(
         "How many events a day should have.",
         RowCount.model_construct(),
         example={"at_least": 0.5, "at_most": 2},
     )
-
-
-def profile_columns(attributes: Mapping[str, ValueType]) -> dict[str, str]:
-    """Return the columns of the profile of a day, each with the attribute that it tells of; empty: the whole day."""
-    columns = dict.fromkeys(("events", "rejected", "rejected_share"), "")
-    for name, kind in attributes.items():
-        columns[f"{name}_missing"] = name
-        if kind is ValueType.FLOAT64:
-            columns[f"{name}_nan"] = name
-        if kind.is_number:
-            columns |= {f"{name}_{what}": name for what in ("min", "max", "mean")}
-    return columns

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, field_validator, model_validat
 from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, setting
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY, EVENT_TYPE, SEQ, TIMESTAMP
-from cep_pipeline.events.quality import TOLD, GreatExpectation, Quality, expectation_forms, profile_columns
+from cep_pipeline.events.quality import Quality
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
     TYPE_OF_FILE,
@@ -331,48 +331,6 @@ def _check_quality(document: StreamDocument, attributes: dict[str, ValueType]) -
             _known(expected.column, list(document.attributes), "expectation on")
             if expected.has_bounds and not attributes[expected.column].is_number:
                 raise InputError(f"expectation on {expected.column!r}: bounds are for int64 and float64 attributes")
-    profile = list(profile_columns({name: attributes[name] for name in document.attributes}))
-    for index, one in enumerate(document.quality.great_expectations):
-        _check_great_expectation(one, profile, ("quality", "great_expectations", index))
-
-
-_NO_KWARGS = {*TOLD, "batch_id", "catch_exceptions", "id", "library_metadata", "meta", "metadata"}
-_NO_KWARGS |= {"rendered_content", "result_format", "severity", "windows"}
-"""What an expectation has beside its kwargs, by its JSON Schema."""
-
-
-def _check_great_expectation(expected: GreatExpectation, profile: list[str], place: tuple[int | str, ...]) -> None:
-    """Hold an expectation to its JSON Schema, and its columns to those of the profile."""
-    from jsonschema import Draft7Validator
-    from jsonschema.exceptions import best_match
-
-    forms = expectation_forms()
-    with _at(*place, "type"):
-        if expected.type not in forms:
-            hint = did_you_mean(expected.type, forms) or f"; there are: {listed(list(forms))}"
-            raise InputError(f"Great Expectations has no expectation {expected.type!r} for a data frame{hint}")
-    form = forms[expected.type]
-    properties = {name: its for name, its in form["properties"].items() if name not in _NO_KWARGS}
-    if "mostly" in properties:  # for which 0.29 / 0.01 is no whole number
-        properties["mostly"] = {"type": "number", "minimum": 0, "maximum": 1}
-    whole = {**form, "properties": properties, "additionalProperties": False}
-    if (fault := best_match(Draft7Validator(whole).iter_errors(expected.kwargs))) is not None:
-        with _at(*place, "kwargs", *fault.absolute_path):
-            named = "".join(f"argument {name!r}: " for name in fault.absolute_path)
-            raise InputError(f"{named}{fault.message}; of {expected.type} there are: {listed(list(properties))}")
-    for name, value in expected.kwargs.items():
-        with _at(*place, "kwargs", name):
-            for column in (value if isinstance(value, list) else [value]) if name.startswith("column") else []:
-                _check_profile_column(column, profile)
-
-
-def _check_profile_column(column: object, profile: list[str]) -> None:
-    if isinstance(column, str) and column not in profile:
-        of_it = [name for name in profile if name.startswith(f"{column}_")]
-        hint = "" if of_it else did_you_mean(column, profile)
-        raise InputError(
-            f"the profile of a day has no column {column!r}{hint or f'; there are: {listed(of_it or profile)}'}"
-        )
 
 
 def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -45,17 +43,6 @@ def test_derived_attributes_are_attributes(tmp_path: Path) -> None:
     assert schema.attributes["diff"] is ValueType.INT64
     assert schema.attributes["diffs"] is ValueType.FLOAT64_LIST
     assert list(schema.raw_attributes) == ["symbol", "price", "size"]
-
-
-def of_profile(
-    type: str = "expect_column_values_to_be_between",
-    severity: str = "critical",
-    **kwargs: Any,
-) -> dict[str, Any]:
-    """The settings of a stream with one expectation over the profile of a day; None leaves an argument out."""
-    kwargs = {"column": "price_mean", "min_value": 1, **kwargs}
-    given = {name: value for name, value in kwargs.items() if value is not None}
-    return {"quality": {"great_expectations": [{"type": type, "severity": severity, "kwargs": given}]}}
 
 
 @pytest.mark.parametrize(
@@ -117,22 +104,6 @@ def of_profile(
         ({"quality": {"expectations": [{"column": "price"}]}}, "", "at least one of above"),
         ({"quality": {"expectations": [{"column": "symbol", "above": 0}]}}, "symbol", "bounds are for"),
         ({"quality": {"max_rejected_share": 2}}, "max_rejected_share", "less than or equal to 1"),
-        (of_profile(type="expect_column_to_be_fine"), "expect_column_to_be_fine", "did you mean 'expect_column_"),
-        (of_profile(type="expect_column_values_to_match_like_pattern"), "type:", "for a data frame"),
-        (
-            of_profile(column="price"),
-            "column:",
-            "there are: price_missing, price_nan, price_min, price_max, price_mean",
-        ),
-        (of_profile(column="prise_max"), "column:", "did you mean 'price_max'"),
-        (
-            of_profile(min_val=3),
-            "kwargs:",
-            "('min_val' was unexpected); of expect_column_values_to_be_",
-        ),
-        (of_profile(column=None), "kwargs:", "'column' is a required property"),
-        (of_profile(strict_min="very"), "strict_min:", "argument 'strict_min': 'very' is not"),
-        (of_profile(severity="bad"), "severity:", "'critical', 'warning' or 'info'"),
         ({"quality": {"row_count": {"at_least": 3, "at_most": 2}}}, "", "greater than at_most"),
     ],
 )
@@ -153,17 +124,6 @@ def test_errors_name_file_line_and_rule(tmp_path: Path, changes: dict[str, Any],
 def test_a_missing_schema_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.yaml: no such stream schema"):
         StreamSchema.load(tmp_path / "none.yaml")
-
-
-def test_expectations_are_checked_without_great_expectations(tmp_path: Path) -> None:
-    path = write_schema(tmp_path, **of_profile())
-    script = (
-        "import sys; from cep_pipeline.events.schema import StreamSchema; "
-        f"schema = StreamSchema.load({str(path)!r}); assert schema.quality.great_expectations; "
-        "sys.exit('great_expectations' in sys.modules or 'pandas' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-    assert trades(tmp_path, **of_profile()).digest == trades(tmp_path, quality={}).digest
 
 
 def test_the_digest_changes_with_what_events_follow_from(tmp_path: Path) -> None:
