@@ -14,16 +14,17 @@ from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Required
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import ARROW_TYPES, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.columns import ARROW_TYPES, DAY, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
-from cep_pipeline.foreign_text import did_you_mean, html_table
+from cep_pipeline.foreign_text import did_you_mean, html_table, listed
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
@@ -31,9 +32,32 @@ if TYPE_CHECKING:
     from cep_pipeline.events.quality import Quality
     from cep_pipeline.events.source import DerivedAttribute, SourceLayout
 
-ON_MISSING = ("error", "empty", "skip")
+OnMissing = Literal["error", "empty", "skip"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-_FIELDS = ("name", "base_type", "type_attribute", "attributes", "types", "key", "on_missing", "timezone")
+
+
+class Misstated(InputError):
+    """A rule that a stream schema breaks, and the setting that breaks it."""
+
+    def __init__(self, message: str, location: tuple[int | str, ...] = ()) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+class PlainSchema(TypedDict, total=False):
+    """The values of which `StreamSchema.from_dict` makes a schema."""
+
+    name: str
+    base_type: str | None
+    type_attribute: str | None
+    attributes: Required[Mapping[str, Literal["int64", "float64", "bool", "string", "list<float64>"]]]
+    types: list[str | int] | None
+    key: list[str]
+    on_missing: OnMissing
+    timezone: str
+
+
+PlainSchema.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
 
 
 class DataWarning(UserWarning):
@@ -93,7 +117,7 @@ class StreamSchema:
     attributes: Mapping[str, ValueType]
     types: tuple[str, ...] | None = None
     key: tuple[str, ...] = ()
-    on_missing: str = "error"
+    on_missing: OnMissing = "error"
     timezone: str = "UTC"
     source: SourceLayout | None = None
     derived: tuple[DerivedAttribute, ...] = ()
@@ -101,41 +125,59 @@ class StreamSchema:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
-        if not isinstance(self.name, str) or not self.name:
-            raise self._error("a stream needs a name")
-        if self.base_type is not None and (not isinstance(self.base_type, str) or not self.base_type):
-            raise self._error(f"base_type must be the name of a type, not {self.base_type!r}")
-        for attribute in self.attributes:
-            if not isinstance(attribute, str) or not attribute:
-                raise self._error(f"an attribute's name must be text, not {attribute!r}; put it in quotes")
-            if attribute in ORDER_COLUMNS or attribute.startswith("_"):
-                raise self._error(
-                    f"attribute {attribute!r}: this name belongs to the engine; give the attribute another name, and "
-                    f"name the source column beside its type, as in `source_{attribute.strip('_')}: "
-                    f"{{type: …, column: {attribute}}}`"
-                )
-        if self.type_attribute not in self.attributes:
-            hint = did_you_mean(str(self.type_attribute), self.attributes)
-            raise self._error(f"type_attribute {self.type_attribute!r} is not among the attributes{hint}")
-        if self.attributes[self.type_attribute] not in (ValueType.STRING, ValueType.INT64):
+        if not self.name:
+            raise self._error("a stream needs a name", "name")
+        if self.base_type == "":
+            raise self._error("base_type must be the name of a type", "base_type")
+        self._check_names()
+        if self.type_attribute not in self.raw_attributes:
+            hint = did_you_mean(str(self.type_attribute), self.raw_attributes)
             raise self._error(
-                f"type_attribute {self.type_attribute!r} must be string or int64, "
-                f"not {self.attributes[self.type_attribute].value}"
+                f"type_attribute {self.type_attribute!r} is not among the attributes{hint}", "type_attribute"
             )
-        if self.types is not None:
-            if len(set(self.types)) < len(self.types):
-                raise self._error("types lists a type twice")
-            if not all(isinstance(name, str) and name for name in self.types):
-                raise self._error("types must be a list of names")
-        for name in self.key:
-            if name not in self.attributes and name != TIMESTAMP:
-                raise self._error(f"key {name!r} is not among the attributes{did_you_mean(str(name), self.attributes)}")
-        if self.on_missing not in ON_MISSING:
-            raise self._error(f"on_missing must be one of {', '.join(ON_MISSING)}, not {self.on_missing!r}")
+        if (kind := self.attributes[self.type_attribute]) not in (ValueType.STRING, ValueType.INT64):
+            raise self._error(
+                f"type_attribute {self.type_attribute!r} must be string or int64, not {kind.value}", "type_attribute"
+            )
+        if self.types is not None and (len(set(self.types)) < len(self.types) or "" in self.types):
+            raise self._error("types: each type has a name and is listed once", "types")
+        for place, name in enumerate(self.key):
+            self._check_known(name, [*self.raw_attributes, TIMESTAMP], "key", "key", place)
+        for place, expected in enumerate(self.quality.expectations if self.quality else ()):
+            where = "quality", "expectations", place
+            self._check_known(expected.column, self.raw_attributes, "expectation on", *where)
+            if expected.has_bounds and not self.attributes[expected.column].is_number:
+                raise self._error(f"expectation on {expected.column!r}: bounds are for int64 and float64", *where)
         try:
             check_timezone(self.timezone)
         except InputError as error:
-            raise self._error(str(error)) from error
+            raise self._error(str(error), "timezone") from error
+
+    def _check_names(self) -> None:
+        """All names must be columns of one table, which knows no case and has a column `day`."""
+        owners: dict[str, str] = {}
+        for name, kind in self.attributes.items():
+            folded, said = name.lower(), ""
+            if folded in (DAY, TIMESTAMP, SEQ, "") or name.startswith("_"):
+                said = "this name belongs to the engine"
+            elif folded in owners:
+                said = f"a name of {owners[folded]!r} too, and names differ in more than case"
+            if said and name in self.raw_attributes:
+                column = name if self.source is None else self.source.columns.get(name, name)
+                raise self._error(
+                    f"attribute {name!r}: {said}; give it another name and name its source column beside the type: "
+                    f"write for example `source_{folded.strip('_')}: {{type: {kind.value}, column: {column}}}`",
+                    "attributes",
+                    name,
+                )
+            if said:
+                raise self._error(f"attribute {name!r}: {said}; write another name for it", "derived", name)
+            owners[folded] = name
+
+    def _check_known(self, name: str, choices: Collection[str], what: str, *location: int | str) -> None:
+        if name not in choices:
+            hint = did_you_mean(name, choices) or f"; there are: {listed([*choices])}"
+            raise self._error(f"{what} {name!r} is no attribute that is read{hint}", *location)
 
     def __repr__(self) -> str:
         attributes = ", ".join(f"{name}: {kind.value}" for name, kind in self.attributes.items())
@@ -149,8 +191,8 @@ class StreamSchema:
         ]
         return html_table(("attribute", "type", ""), rows, f"stream {self.name}, {self.timezone}")
 
-    def _error(self, message: str) -> InputError:
-        return InputError(f"stream {self.name!r}: {message}")
+    def _error(self, message: str, *location: int | str) -> Misstated:
+        return Misstated(f"stream {self.name!r}: {message}", location)
 
     @classmethod
     def load(cls, path: str | Path) -> StreamSchema:
@@ -163,7 +205,7 @@ class StreamSchema:
         """
         from cep_pipeline.events.stream_document import load_stream
 
-        return load_stream(Path(path), cls)
+        return load_stream(Path(path))
 
     @classmethod
     def infer(
@@ -184,7 +226,7 @@ class StreamSchema:
         from cep_pipeline.events.stream_document import StreamDocument, schema_of
 
         made = infer_schema(Path(path), timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-        return schema_of(StreamDocument.model_validate(made.in_force), cls)
+        return schema_of(StreamDocument.model_validate(made.in_force))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
@@ -204,36 +246,25 @@ class StreamSchema:
         InputError
             A field that is missing, unknown or wrong.
         """
-        for field_name in data:
-            if field_name not in _FIELDS:
-                raise InputError(f"stream {name!r}: unknown field {field_name!r}{did_you_mean(field_name, _FIELDS)}")
-        if "attributes" not in data:
-            raise InputError(f"stream {name!r}: attributes is missing")
+        from cep_pipeline.documents import check_form
+
+        said = f"stream {name!r}"
+        check_form(PlainSchema, dict(data), "no stream schema", said, "see the help of StreamSchema.from_dict")
         base_type, type_attribute = data.get("base_type"), data.get("type_attribute")
         if type_attribute is None and base_type is None:
             raise InputError(
-                f"stream {name!r}: type_attribute is missing: name the attribute that holds the type of an event, or "
+                f"{said}: type_attribute is missing: name the attribute that holds the type of an event, or "
                 "give base_type, the one type of all"
             )
-        if not isinstance(data["attributes"], Mapping):
-            raise InputError(f"stream {name!r}: attributes must map each name to its type")
         types = data.get("types") or ([base_type] if type_attribute is None else None)
-        if types is not None and not isinstance(types, list | tuple):
-            raise InputError(f"stream {name!r}: types must be a list of names, not {types!r}")
         added = {} if type_attribute else {EVENT_TYPE: "string"}
-        key = data.get("key") or ()
-        if not isinstance(key, list | tuple):
-            raise InputError(f"stream {name!r}: key must be a list of attributes, not {key!r}")
         return cls(
             name=data.get("name", name),
             base_type=base_type,
             type_attribute=type_attribute or EVENT_TYPE,
-            attributes={
-                attribute: attribute_type(text, where=f"stream {name!r}: attribute {attribute!r}")
-                for attribute, text in {**added, **data["attributes"]}.items()
-            },
-            types=None if types is None else tuple(str(event_type) for event_type in types),
-            key=tuple(key),
+            attributes={name: ValueType(kind) for name, kind in {**added, **data["attributes"]}.items()},
+            types=None if types is None else tuple(map(str, types)),
+            key=tuple(data.get("key", ())),
             on_missing=data.get("on_missing", "error"),
             timezone=data.get("timezone", "UTC"),
         )
@@ -400,15 +431,6 @@ def schema_told_by(events: pa.Table) -> StreamSchema | None:
 
 
 _STREAM_MARK = b"cep.stream"
-
-
-def attribute_type(text: object, *, where: str) -> ValueType:
-    """The type that `text` names; `where` begins the message of the InputError if there is none."""
-    for kind in ValueType:
-        if kind.value == text:
-            return kind
-    names = [kind.value for kind in ValueType]
-    raise InputError(f"{where}: unknown type {text!r}; one of {', '.join(names)}{did_you_mean(str(text), names)}")
 
 
 def _int64(value: object, where: str) -> int:

@@ -151,7 +151,7 @@ def test_the_rejected_share(schema: StreamSchema) -> None:
     assert failure.endswith("\n    a.csv:7: missing timestamp\n    … and 1 more")
 
 
-# -- the checkpoint of Great Expectations -------------------------------------------------------------------------------
+# -- the checkpoint of Great Expectations ------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_judges_the_day_and_its_page_is_kept(
