@@ -178,7 +178,7 @@ def write_events(
     if [place for place, *_ in outcomes] != list(range(len(ranges))):
         raise CepError(f"{schema.name}: events that were staged are gone; ingest the days again")
     paths = [path for _, path, _ in outcomes]
-    return paths, [*carries, carries[-1].followed_by(outcomes[-1][2], carry_lengths(schema))]
+    return paths, [*carries, carries[-1].followed_by(outcomes[-1][2], carry_lengths(schema.derived))]
 
 
 def with_range(accepted: DataFrame, ranges: Sequence[Range]) -> DataFrame:
@@ -203,13 +203,15 @@ def _write_range(
             f"stream {schema.name!r}, day {own.day}: {table.num_rows:,} events are there of a range that had "
             f"{own.rows:,} when it was ingested; ingest the day again"
         )
-    events = derive(table.drop_columns([_RANGE]).combine_chunks(), schema, carries[place])
+    events = derive(
+        table.drop_columns([_RANGE]).combine_chunks(), schema.derived, schema.type_attribute, carries[place]
+    )
     first = own.day.toordinal() * SEQ_PER_DAY + own.position
     events = events.append_column(SEQ, pa.array(np.arange(first, first + own.rows, dtype=np.int64)))
     events = events.append_column(DAY, pa.repeat(pa.scalar(own.day, pa.date32()), own.rows))
     path = own.directory.file(place, attempt)
-    path = write_data_file(path, events, events_columns(schema))
-    return place, path, last_values(events, schema) if schema.derived else Carry()
+    path = write_data_file(path, events, events_columns(schema.arrow_schema))
+    return place, path, last_values(events, schema.derived, schema.type_attribute) if schema.derived else Carry()
 
 
 # -- values that are carried from range to range -----------------------------------------------------------------------
@@ -227,7 +229,7 @@ def find_carries(
 
     Spark finds the few rows of each range and type that have them; the driver looks at these in order.
     """
-    lengths = carry_lengths(schema)
+    lengths = carry_lengths(schema.derived)
     carries = [carry_in]
     if len(ranges) == 1 or not lengths:
         return carries * len(ranges)
@@ -241,7 +243,7 @@ def find_carries(
     for place in range(len(ranges) - 1):
         own = kept.filter(pc.equal(kept.column(_RANGE), place))
         own = own.sort_by([(name, "ascending") for name in order])
-        carries.append(carries[-1].followed_by(last_values(own, schema), lengths))
+        carries.append(carries[-1].followed_by(last_values(own, schema.derived, schema.type_attribute), lengths))
     return carries
 
 

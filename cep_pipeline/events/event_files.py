@@ -254,7 +254,7 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events, repeated = _ordered(schema, pa.concat_tables(tables), notes)
-    derived = derive(events, schema, Carry())
+    derived = derive(events, schema.derived, schema.type_attribute, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     found = None
     if places:

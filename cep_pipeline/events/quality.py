@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, model_validator
+from pydantic import model_validator
 
 from cep_pipeline.documents import Document, setting
 
 Severity = Literal["critical", "warning"]
 
-_BOUNDS: dict[str, Any] = {
-    "anyOf": [
-        *({"required": [name]} for name in ("above", "at_least", "below", "at_most")),
-        {"required": ["not_null"], "properties": {"not_null": {"const": True}}},
-    ],
-    "not": {"anyOf": [{"required": ["above", "at_least"]}, {"required": ["below", "at_most"]}]},
-}
-"""The rules of an expectation that concern several settings, for the JSON Schema."""
-
 
 class Expectation(Document):
     """A check of all values of one attribute. At least one of the bounds or `not_null: true` is given."""
-
-    model_config = ConfigDict(json_schema_extra=_BOUNDS)
 
     column: str = setting("Name of the attribute. It is an attribute that is read, not a derived one.", example="price")
     above: float | None = setting(

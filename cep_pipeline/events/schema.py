@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
@@ -31,6 +31,7 @@ from cep_pipeline.storage import digest_of
 if TYPE_CHECKING:
     from cep_pipeline.events.quality import Quality
     from cep_pipeline.events.source import DerivedAttribute, SourceLayout
+    from cep_pipeline.events.stream_document import DerivedSettings, StreamDocument
 
 OnMissing = Literal["error", "empty", "skip"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -203,9 +204,15 @@ class StreamSchema:
         InputError
             The file is missing, is no YAML, or breaks a rule; the message names file and line.
         """
-        from cep_pipeline.events.stream_document import load_stream
+        from cep_pipeline.documents import example_at, line_at, load_document
+        from cep_pipeline.events.stream_document import StreamDocument
 
-        return load_stream(Path(path))
+        document = load_document(Path(path), StreamDocument, "stream schema")
+        try:
+            return schema_of(document)
+        except Misstated as fault:
+            example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
+            raise InputError(f"{path}:{line_at(Path(path), fault.location)}: {fault}{example}") from fault
 
     @classmethod
     def infer(
@@ -223,10 +230,10 @@ class StreamSchema:
         the columns with the time and the type are found by their names and values, where they are not given.
         """
         from cep_pipeline.events.inference import infer_schema
-        from cep_pipeline.events.stream_document import StreamDocument, schema_of
+        from cep_pipeline.events.stream_document import StreamDocument
 
         made = infer_schema(Path(path), timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-        return schema_of(StreamDocument.model_validate(made.in_force))
+        return schema_of(StreamDocument.model_validate(made.document))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
@@ -411,7 +418,7 @@ class StreamSchema:
         missing = tuple(derived for derived in self.derived if derived.name not in given)
         if missing:
             raw = events.select([name for name in events.column_names if name not in {one.name for one in missing}])
-            events = derive(raw, replace(self, derived=missing), Carry())
+            events = derive(raw, missing, self.type_attribute, Carry())
         told = {
             "name": self.name,
             "base_type": self.base_type,
@@ -467,3 +474,97 @@ _FORMS: Mapping[ValueType, Any] = {
     ValueType.FLOAT64_LIST: ((list, tuple, np.ndarray), list, "list of float64"),
 }
 """Type of an attribute -> the classes of its values in Python, what makes the value of them, and its name."""
+
+
+# -- schemas of documents ----------------------------------------------------------------------------------------------
+
+
+def schema_of(document: StreamDocument) -> StreamSchema:
+    """Make the schema of a document; the `Misstated` of a rule that is broken says where it is."""
+    from cep_pipeline.events.readers import READERS
+    from cep_pipeline.events.source import TYPE_OF_FILE, SourceLayout
+
+    attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
+    derived: list[DerivedAttribute] = []
+    for name, function in document.derived.items():
+        if name in attributes:
+            said = f"attribute {name!r}: a name of {name!r} too; write another name for it"
+            raise Misstated(said, ("derived", name))
+        derived.append(_derived_of(name, function, attributes))
+        attributes[name] = _type_of(derived[-1], attributes)
+    columns = {name: settings.column or name for name, settings in document.attributes.items()}
+    if document.type_attribute is None:
+        columns = {EVENT_TYPE: _column_of_type(document), **columns}
+        attributes = {EVENT_TYPE: ValueType.STRING, **attributes}
+    source = SourceLayout(document.source, document.timestamp, columns)
+    for index, path in enumerate(document.source.path):
+        if document.type_attribute is not None and TYPE_OF_FILE in path:
+            said = f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
+            raise Misstated(said, ("source", "path", index))
+    try:
+        READERS[document.source.format].check(source)
+    except InputError as error:
+        raise Misstated(str(error), ("source", "columns")) from error
+    return StreamSchema(
+        name=document.name,
+        base_type=document.base_type,
+        type_attribute=document.type_attribute or EVENT_TYPE,
+        attributes=attributes,
+        types=None if document.types is None else tuple(document.types),
+        key=tuple(document.key),
+        on_missing=document.on_missing,
+        timezone=document.timezone,
+        source=source,
+        derived=tuple(derived),
+        quality=document.quality,
+    )
+
+
+def _column_of_type(document: StreamDocument) -> str:
+    """What stands for the column of the attribute `event_type`, where the files have no column of the type."""
+    from cep_pipeline.events.source import TYPE_OF_FILE, type_of_all
+
+    for part in ("attributes", "derived"):
+        if EVENT_TYPE in getattr(document, part):
+            raise Misstated(
+                f"attribute {EVENT_TYPE!r} has the name that is added where there is no type_attribute; write "
+                f"`type_attribute: {EVENT_TYPE}` if it holds the types; else give it another name",
+                (part, EVENT_TYPE),
+            )
+    telling = [path for path in document.source.path if TYPE_OF_FILE in path]
+    if telling and len(telling) < len(document.source.path):
+        said = "the types are told by {type} in some of the paths; write it in all of them"
+        raise Misstated(said, ("source", "path"))
+    if telling:
+        return TYPE_OF_FILE
+    if document.base_type is None:
+        text = next((name for name, its in document.attributes.items() if its.type == "string"), "symbol")
+        raise Misstated(
+            f"no setting says what the types of the events are: write for example `type_attribute: {text}`, the "
+            "attribute that holds the type; or {type} in source.path where the names of files tell it; or "
+            "`base_type: Event`, the one type of all",
+            ("source",),
+        )
+    return type_of_all(document.base_type)
+
+
+def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
+    from cep_pipeline.events.source import DerivedAttribute
+
+    function = settings.diff or settings.history
+    assert function is not None
+    kind = attributes.get(function.of)
+    if kind is None or not kind.is_number:
+        choices = listed([known for known, its in attributes.items() if its.is_number]) or "none"
+        raise Misstated(
+            f"derived attribute {name!r}: {function.of!r} is no int64 or float64 attribute that stands before it; "
+            f"there are: {choices}",
+            ("derived", name),
+        )
+    if settings.history is not None:
+        return DerivedAttribute(name, "history", settings.history.of, settings.history.length)
+    return DerivedAttribute(name, "diff", function.of)
+
+
+def _type_of(derived: DerivedAttribute, attributes: dict[str, ValueType]) -> ValueType:
+    return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]

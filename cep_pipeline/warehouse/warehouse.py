@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import EventSchema, events_columns
+from cep_pipeline.events.columns import events_columns
 from cep_pipeline.storage import (
     make_directory,
     open_filesystem,
@@ -29,6 +29,7 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table, opened_tables
 
 if TYPE_CHECKING:
+    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.warehouse.rebuilding import RebuildReport
     from cep_pipeline.warehouse.verification import VerificationReport
 
@@ -86,14 +87,14 @@ class Warehouse(Store):
         place, catalog = _addresses(location, catalog_uri)
         return rebuilding.rebuild(place, catalog, replace=replace, told=told)
 
-    def stream(self, schema: EventSchema) -> StreamTables:
+    def stream(self, schema: StreamSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
         An attribute that is new in the schema becomes a column. An attribute of another type than the published one is
         an InputError.
         """
         name, only_read = check_stream_name(schema.name), self.database.read_only
-        layouts = table_layouts(events_columns(schema))
+        layouts = table_layouts(events_columns(schema.arrow_schema))
         there: Mapping[str, PublishedTable] = {}
         if not only_read:  # others may look into the warehouse's own folder where it was there before
             for folder in (f"{self.location}/{name}", self.scratch):

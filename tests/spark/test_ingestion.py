@@ -58,9 +58,9 @@ def test_a_day_of_trades(ingest: Ingester) -> None:
     assert (result.staged.status, result.staged.events, result.staged.rejected_rows) == ("events", 500, 0)
     (path,) = result.events_files
     assert Path(path).name.startswith("run-1-00000-0-")
-    assert pq.read_schema(path).names == events_columns(schema).names
+    assert pq.read_schema(path).names == events_columns(schema.arrow_schema).names
     table = events_of(result)
-    assert table.schema.remove_metadata() == events_columns(schema)
+    assert table.schema.remove_metadata() == events_columns(schema.arrow_schema)
     assert table.column("price").to_pylist() == [float(row.split(",")[2]) for row in rows]
     first = MONDAY.toordinal() * 2**40
     assert table.column("seq").to_pylist() == list(range(first, first + 500))
