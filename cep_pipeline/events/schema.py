@@ -29,9 +29,8 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.quality import Quality
     from cep_pipeline.events.source import DerivedAttribute, SourceLayout
-    from cep_pipeline.events.stream_document import DerivedSettings, StreamDocument
+    from cep_pipeline.events.stream_document import DerivedSettings, Quality, StreamDocument
 
 OnMissing = Literal["error", "empty", "skip"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1

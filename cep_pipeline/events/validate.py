@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.quality import Expectation, Quality
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.stream_document import Expectation, Quality
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.expressions import ValueType

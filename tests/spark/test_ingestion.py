@@ -19,8 +19,8 @@ import pytest
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.events.event_files import load_events
-from cep_pipeline.events.quality import Quality
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.stream_document import Quality
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.events.raw import CHECKOUT, SHARED, trades
 from tests.spark.ingester import (
