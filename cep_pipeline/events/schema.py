@@ -520,7 +520,7 @@ def schema_of(document: StreamDocument) -> StreamSchema:
 
 
 def _column_of_type(document: StreamDocument) -> str:
-    """What stands for the column of the attribute `event_type`, where the files have no column of the type."""
+    """The stand-in for the column of the attribute `event_type`, where the files have no column of the type."""
     from cep_pipeline.events.source import TYPE_OF_FILE, type_of_all
 
     for part in ("attributes", "derived"):

@@ -177,7 +177,7 @@ class SourceLayout:
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What published events follow from, for a digest."""
+        """All settings that published events follow from, for a digest."""
         settings = self.settings
         found: dict[str, Any] = {
             **{name: getattr(settings, name) for name in ("format", "header", "delimiter", "quote")},
