@@ -14,7 +14,7 @@ import re
 import shutil
 import uuid
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -362,41 +362,12 @@ def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mappi
     return written(path)
 
 
-_FORMER_NAMES = b"cep.was"
-
-
-def with_former_names(column: pa.Field, names: Sequence[str]) -> pa.Field:
-    """Return a column that had these names before, the oldest first: files that were written then still use them."""
-    return column.with_metadata({_FORMER_NAMES: json.dumps(list(names))}) if names else column.remove_metadata()
-
-
-def former_names(column: pa.Field) -> tuple[str, ...]:
-    """Return the names that a column had before."""
-    return tuple(json.loads((column.metadata or {}).get(_FORMER_NAMES, b"[]")))
-
-
-def names_in_file(columns: pa.Schema, present: Collection[str]) -> dict[str, str]:
-    """Return the name of each column in a file with the names `present`; a column that the file lacks is left out.
-
-    Examples
-    --------
-    >>> columns = pa.schema([with_former_names(pa.field("px", pa.float64()), ["price"]), ("size", pa.int64())])
-    >>> names_in_file(columns, ["price"]), names_in_file(columns, ["size", "px"])
-    ({'px': 'price'}, {'px': 'px', 'size': 'size'})
-    """
-    found = ((field.name, [one for one in (field.name, *former_names(field)) if one in present]) for field in columns)
-    return {name: there[0] for name, there in found if there}
-
-
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with exactly the columns of `schema`; missing ones are null, others are dropped.
-
-    A column of the table may have a former name of that of the schema.
-    """
-    names = names_in_file(schema, table.column_names)
+    """Return the table with exactly the columns of `schema`; missing ones are null, others are dropped."""
     columns = []
     for field in schema:
-        column = table.column(names[field.name]) if field.name in names else pa.nulls(table.num_rows, field.type)
+        present = field.name in table.column_names
+        column = table.column(field.name) if present else pa.nulls(table.num_rows, field.type)
         if column.type != field.type:  # of ids, text is the usual one
             as_text = pa.types.is_string(field.type) or pa.types.is_list(field.type)
             column = (id_texts(column) if as_text else column).cast(field.type)
@@ -488,21 +459,20 @@ def grouped(text: str) -> str:
 
 def read_group(file: pq.ParquetFile, group: int, columns: pa.Schema) -> pa.Table:
     """Read a row group of a Parquet file as these columns."""
-    names = names_in_file(columns, file.schema_arrow.names)
-    return conform(file.read_row_group(group, list(names.values())), columns)
+    return conform(file.read_row_group(group, columns.names), columns)
 
 
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
     if row_filter is None:  # without the data sets of pyarrow, which import pandas
         with open_parquet(path) as file:
-            return conform(file.read(list(names_in_file(columns, file.schema_arrow.names).values())), columns)
+            return conform(file.read(columns.names), columns)
     filesystem, inner = open_filesystem(path)
     present = read_footer(path).schema.to_arrow_schema().names
     with reading_data(path):
         table = pq.read_table(
             inner,
-            columns=list(names_in_file(columns, present).values()),
+            columns=[name for name in columns.names if name in present],
             filesystem=filesystem,
             filters=row_filter,
             partitioning=None,

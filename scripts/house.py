@@ -35,10 +35,10 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_421),
     "planning": (("cep_pipeline/planning",), 5_266),
-    "warehouse": (("cep_pipeline/warehouse",), 3_380),
+    "warehouse": (("cep_pipeline/warehouse",), 3_319),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_968),
     "cli": (("cep_pipeline/cli",), 4_175),
-    "events": (("cep_pipeline/events",), 3_650),
+    "events": (("cep_pipeline/events",), 3_234),
     "adaptation": (("cep_pipeline/adaptation",), 1_701),
     "statistics": (("cep_pipeline/statistics",), 1_993),
     "language, patterns, expressions, slices": (

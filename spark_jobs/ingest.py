@@ -29,10 +29,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
-from cep_pipeline.events.quality import Quality
 from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.stream_document import Quality
 from cep_pipeline.events.validate import (
     Bounds,
     Figures,
@@ -104,7 +104,7 @@ def stage_days(
         raise InputError("the days to ingest must be given once each, in order")
     if not days:
         return []
-    read = [ReadDay(StagedDay(day, (), schema.staged_digest)) for day in days]
+    read = [ReadDay(StagedDay(day, (), schema.digest)) for day in days]
     folder = DataDirectory(scratch, "scratch")
     raw = RawFiles(session, schema, read, str(data_root), folder, task_rows, progress)
     raw.find()
@@ -203,9 +203,7 @@ def profile(accepted: DataFrame, asked: Mapping[date, Figures], range_rows: int)
     earlier = Window.partitionBy(LOCAL_DAY).orderBy("second").rowsBetween(Window.unboundedPreceding, -1)
     before = F.coalesce(F.sum("events").over(earlier), F.lit(0))
     ranges = seconds.withColumn("range", F.floor(before / range_rows)).groupBy(LOCAL_DAY, "range")
-    joined = {"least": F.min, "most": F.max}
-    of_range = (joined.get(name.partition("_")[0], F.sum)(name).alias(name) for name in counts)
-    return ranges.agg(F.min("second").alias("begin_s"), *of_range)
+    return ranges.agg(F.min("second").alias("begin_s"), *(F.sum(name).alias(name) for name in counts))
 
 
 def _counts(asked: Mapping[date, Figures]) -> dict[str, Column]:
@@ -218,10 +216,6 @@ def _counts(asked: Mapping[date, Figures]) -> dict[str, Column]:
         counts[f"nans_{place}"] = F.count_if(F.isnan(name))
     for place in range(len(figures.outside)):
         counts[f"outside_{place}"] = F.count_if(_outside_of_day(asked, place))
-    for place, name in enumerate(figures.totals):
-        value = F.nanvl(name, F.lit(None)) if name in figures.nans else F.col(name)
-        counts |= {f"least_{place}": F.min(value), f"most_{place}": F.max(value)}
-        counts[f"totals_{place}"] = F.coalesce(F.sum(value.cast("double")), F.lit(0.0))
     return counts
 
 
@@ -256,19 +250,12 @@ def _summed(ranges: Sequence[Mapping[str, Any]], asked: Figures) -> Figures:
     def total(name: str) -> Any:
         return sum(row[name] for row in ranges)
 
-    def end(of: Callable[..., Any], what: str) -> dict[str, Any]:
-        found = {name: [row[f"{what}_{place}"] for row in ranges] for place, name in enumerate(asked.totals)}
-        return {name: of((one for one in ends if one is not None), default=None) for name, ends in found.items()}
-
     return replace(
         asked,
         rows=total("events"),
         missing={name: total(f"missing_{place}") for place, name in enumerate(asked.missing)},
         nans={name: total(f"nans_{place}") for place, name in enumerate(asked.nans)},
         outside={bounds: Unexpected(total(f"outside_{place}")) for place, bounds in enumerate(asked.outside)},
-        least=end(min, "least"),
-        most=end(max, "most"),
-        totals={name: total(f"totals_{place}") for place, name in enumerate(asked.totals)},
     )
 
 

@@ -115,7 +115,7 @@ def preprocess_days(
     """
     for day in staged:
         day.require()
-        if day.schema != schema.staged_digest:
+        if day.schema != schema.digest:
             raise InputError(
                 f"stream {schema.name!r}, day {day.day}: the stream schema has changed since the day was ingested; "
                 "ingest it again"
@@ -175,7 +175,7 @@ def write_events(
     if [place for place, *_ in outcomes] != list(range(len(ranges))):
         raise CepError(f"{schema.name}: events that were staged are gone; ingest the days again")
     paths = [path for _, path, _ in outcomes]
-    return paths, [*carries, carries[-1].followed_by(outcomes[-1][2], carry_lengths(schema))]
+    return paths, [*carries, carries[-1].followed_by(outcomes[-1][2], carry_lengths(schema.derived))]
 
 
 def with_range(accepted: DataFrame, ranges: Sequence[Range]) -> DataFrame:
@@ -200,13 +200,15 @@ def _write_range(
             f"stream {schema.name!r}, day {own.day}: {table.num_rows:,} events are there of a range that had "
             f"{own.rows:,} when it was ingested; ingest the day again"
         )
-    events = derive(table.drop_columns([_RANGE]).combine_chunks(), schema, carries[place])
+    events = derive(
+        table.drop_columns([_RANGE]).combine_chunks(), schema.derived, schema.type_attribute, carries[place]
+    )
     first = own.day.toordinal() * SEQ_PER_DAY + own.position
     events = events.append_column(SEQ, pa.array(np.arange(first, first + own.rows, dtype=np.int64)))
     events = events.append_column(DAY, pa.repeat(pa.scalar(own.day, pa.date32()), own.rows))
     path = own.directory.file(place, attempt)
-    path = write_data_file(path, events, events_columns(schema))
-    return place, path, last_values(events, schema) if schema.derived else Carry()
+    path = write_data_file(path, events, events_columns(schema.arrow_schema))
+    return place, path, last_values(events, schema.derived, schema.type_attribute) if schema.derived else Carry()
 
 
 # -- values that are carried from range to range -----------------------------------------------------------------------
@@ -216,7 +218,7 @@ def find_carries(
     spark: SparkSession, schema: StreamSchema, ordered: DataFrame, ranges: Sequence[Range], carry_in: Carry
 ) -> list[Carry]:
     """Return the last values of each event type before each range, which its task looks for in the ordered rows."""
-    lengths = carry_lengths(schema)
+    lengths = carry_lengths(schema.derived)
     carries = [carry_in]
     if len(ranges) == 1 or not lengths:
         return carries * len(ranges)
@@ -230,7 +232,7 @@ def find_carries(
 def _last_of(schema: StreamSchema, rows: Batches, _: int, __: int) -> tuple[int, Carry]:
     """Return the number of a range and its last values."""
     table = pa.Table.from_batches(list(rows))
-    return table.column(_RANGE)[0].as_py(), last_values(table, schema)
+    return table.column(_RANGE)[0].as_py(), last_values(table, schema.derived, schema.type_attribute)
 
 
 # -- rejected rows -----------------------------------------------------------------------------------------------------

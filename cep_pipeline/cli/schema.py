@@ -64,7 +64,7 @@ def _columns_table(name: str | None) -> str:
     from cep_pipeline.warehouse.layout import table_layouts
 
     plain = StreamSchema.from_dict({"type_attribute": "type", "attributes": {"type": "string"}}, "any")
-    layouts = table_layouts(events_columns(plain))
+    layouts = table_layouts(events_columns(plain.arrow_schema))
     if name not in layouts:
         raise InputError(f"name a table with --part; there are: {', '.join(layouts)}")
     rows = []

@@ -11,8 +11,8 @@ A raw row goes through these modules, in this order:
 
 These functions know neither Spark nor the warehouse: `spark_jobs` reads, counts and orders with them. `event_files`
 does the same in memory, for commands that look at files. `stream_document` is the model of a stream's YAML, of which
-`source` and `quality` are parts that are used as they are; `schema` is what all others know of a stream, and `columns`
-names the columns of events and rejected rows.
+`source` is a part that is used as it is; `schema` has the rules of a stream, and is what all others know of it; and
+`columns` names the columns of events and rejected rows.
 
 A new setting of raw files is a field of `SourceSettings`. A new format is a `RowReader` in `READERS`, which gives
 blocks of rows with their lines; one of text says in `TextReader.take` which rows some lines have. A new way to write a

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, TWICE, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.timestamps import US_PER_DAY, RepeatedHour, day_bounds, repeated_hours
+from cep_pipeline.events.timestamps import US_PER_DAY, day_bounds
 
 Array = np.ndarray[Any, Any]
 
@@ -79,21 +79,20 @@ def second_pass(twice: pa.Table, schema: StreamSchema, file: str) -> SecondPass:
     notes: list[tuple[date, str]] = []
     for number in sorted(pc.unique(twice.column(LOCAL_DAY)).to_pylist()):
         day = day_of(number)
-        hour = next((hour for hour in repeated_hours(schema.timezone, day.year) if hour.day == day), None)
+        begin, end = day_bounds(day, schema.timezone)
         rows = twice.filter(pc.equal(twice.column(LOCAL_DAY), number)).combine_chunks()
         shown = int(pc.sum(rows.column(TWICE)).as_py())
-        if hour is None or not shown:
+        if not shown:
             continue
-        lines.append(
-            np.sort(_second(rows, schema, hour.shift_us // 2)) if hour.is_of_one_day else np.zeros(0, np.int64)
-        )
-        notes.append((day, f"{file}: {_said(hour, schema.timezone, shown, lines[-1])}"))
+        shift_us = end - begin - US_PER_DAY  # none of the day before, where the hour reaches over midnight
+        lines.append(_second(rows, schema, shift_us // 2) if shift_us > 0 else np.zeros(0, np.int64))
+        notes.append((day, f"{file}: {_said(day, schema.timezone, shown, lines[-1])}"))
     return SecondPass(np.sort(np.concatenate(lines)), tuple(notes))
 
 
-def _said(hour: RepeatedHour, timezone: str, rows: int, second: Array) -> str:
+def _said(day: date, timezone: str, rows: int, second: Array) -> str:
     ends = (
-        f"on {hour.day}, at the end of summer time, the clocks of {timezone} are put back and show {hour} twice; "
+        f"on {day}, at the end of summer time, the clocks of {timezone} are put back and show some times twice; "
         f"the times of {rows:,} row{'' if rows == 1 else 's'} do not say which of the two they are"
     )
     if len(second):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.expressions import ValueType
 
 Array = np.ndarray[Any, Any]
@@ -55,34 +54,6 @@ def ascend(values: Array, *, strictly: bool = False) -> bool:
     return True
 
 
-class EventSchema(Protocol):
-    """The part of a stream schema that the warehouse needs; `StreamSchema` has it."""
-
-    @property
-    def name(self) -> str:
-        """Name of the stream."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """Columns of its events in memory: timestamp, seq and the attributes."""
-
-
-def events_columns(schema: EventSchema) -> pa.Schema:
-    """Return the columns of the `events` table: those of the events in memory with plain strings, then `day`."""
-    fields = [field.with_type(_plain(field.type)) for field in schema.arrow_schema]
-    names = {field.name for field in fields}
-    if DAY in names:
-        raise InputError(
-            f"stream {schema.name}: an attribute is called '{DAY}', which is the warehouse's own column; "
-            "give the source column another name in the stream schema"
-        )
-    for name in ("timestamp", "seq"):
-        if name not in names:
-            raise InputError(f"stream {schema.name}: the events have no column '{name}'")
-    return pa.schema([*fields, pa.field(DAY, pa.date32())])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    return pa.string() if pa.types.is_large_string(kind) else kind
+def events_columns(in_memory: pa.Schema) -> pa.Schema:
+    """Return the columns of the `events` table: those of the events in memory, then `day`."""
+    return pa.schema([*in_memory, pa.field(DAY, pa.date32())])

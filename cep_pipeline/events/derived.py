@@ -15,47 +15,27 @@ References
 from __future__ import annotations
 
 import math
-import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import ARROW_TYPES
-from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.events.source import DerivedAttribute
-
 
 Number = int | float
 _VERSION = 1
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-class DerivingSchema(Protocol):
-    """The part of a stream schema that says what is derived: the schema itself derives, and so imports this module."""
-
-    @property
-    def derived(self) -> tuple[DerivedAttribute, ...]: ...
-
-    @property
-    def attributes(self) -> Mapping[str, ValueType]: ...
-
-    @property
-    def type_attribute(self) -> str: ...
-
-    def first_name(self, attribute: str) -> str: ...
-
-
 @dataclass(frozen=True)
 class Carry:
-    """Attribute (by its oldest name) -> event type -> its last values, the latest last.
+    """Attribute -> event type -> its last values, the latest last.
 
     Examples
     --------
@@ -95,20 +75,13 @@ class Carry:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Carry:
-        """Read the JSON form; an InputError says that it is of another version, or something else."""
+        """Read the JSON form; another one, or one of another version, is an InputError."""
         from cep_pipeline.documents import check_form, form_of
 
         if document == {}:
             return cls()
-        if not isinstance(document, Mapping):
-            raise InputError(f"a carry-in is a JSON object, not {type(document).__name__}; redo the days before")
-        if document.get("version") != _VERSION:
-            raise InputError(
-                f"carry-in of version {reprlib.repr(document.get('version'))}, where this program reads {_VERSION}; "
-                "redo the days before with this version"
-            )
         values = tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]
-        form = form_of({"version": int, "last_values": Mapping[str, Mapping[str, values]]})
+        form = form_of({"version": Literal[1], "last_values": Mapping[str, Mapping[str, values]]})
         check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
         return cls(
             {
@@ -129,71 +102,55 @@ def _plain(value: Number) -> Number | str:
     return value
 
 
-def carry_lengths(schema: DerivingSchema) -> dict[str, int]:
-    """Number of last values per type that the next day needs, by the oldest name of each raw attribute.
+def carry_lengths(derived: Sequence[DerivedAttribute]) -> dict[str, int]:
+    """Number of last values per type that the next day needs, by raw attribute.
 
     Examples
     --------
-    >>> from cep_pipeline.events.schema import StreamSchema
     >>> from cep_pipeline.events.source import DerivedAttribute
-    >>> from cep_pipeline.patterns.expressions import ValueType
-    >>> schema = StreamSchema(
-    ...     "s",
-    ...     None,
-    ...     "t",
-    ...     {"t": ValueType.STRING, "p": ValueType.FLOAT64, "d": ValueType.FLOAT64, "h": ValueType.FLOAT64_LIST},
-    ...     derived=(DerivedAttribute("d", "diff", "p"), DerivedAttribute("h", "history", "d", 5)),
-    ... )
-    >>> carry_lengths(schema)
+    >>> carry_lengths([DerivedAttribute("d", "diff", "p"), DerivedAttribute("h", "history", "d", 5)])
     {'p': 6}
     """
     past_needed: dict[str, int] = {}
-    for derived in reversed(schema.derived):
+    for one in reversed(derived):
         # An event whose own value is null has a history all of earlier ones.
-        past = derived.length if derived.function == "history" else past_needed.pop(derived.name, 0) + 1
-        past_needed[derived.of] = max(past_needed.get(derived.of, 0), past)
-    return dict(sorted((schema.first_name(name), length) for name, length in past_needed.items()))
+        past = one.length if one.function == "history" else past_needed.pop(one.name, 0) + 1
+        past_needed[one.of] = max(past_needed.get(one.of, 0), past)
+    return dict(sorted(past_needed.items()))
 
 
-def derive(events: pa.Table, schema: DerivingSchema, carry_in: Carry) -> pa.Table:
+def derive(events: pa.Table, derived: Sequence[DerivedAttribute], type_attribute: str, carry_in: Carry) -> pa.Table:
     """Add the derived attributes to events, which are in stream order; `carry_in` has the last values before them."""
-    if not schema.derived:
+    if not derived:
         return events
-    codes, types = _event_types(events, schema)
+    codes, types = _event_types(events.column(type_attribute))
     series: dict[str, _Series] = {}
-    for derived in schema.derived:
-        if derived.of not in series:
-            carried = carry_in.of(schema.first_name(derived.of))
-            series[derived.of] = _Series.of_column(events.column(derived.of), codes, carried, types)
-        source = series[derived.of]
-        if derived.function == "diff":
-            series[derived.name] = source.differences()
-            column = series[derived.name].column(events.num_rows)
+    for one in derived:
+        if one.of not in series:
+            series[one.of] = _Series.of_column(events.column(one.of), codes, carry_in.of(one.of), types)
+        source = series[one.of]
+        if one.function == "diff":
+            series[one.name] = source.differences()
+            column = series[one.name].column(events.num_rows)
         else:
-            column = source.histories(derived.length)
-        events = events.append_column(pa.field(derived.name, ARROW_TYPES[schema.attributes[derived.name]]), column)
+            column = source.histories(one.length)
+        events = events.append_column(one.name, column)
     return events
 
 
-def last_values(events: pa.Table, schema: DerivingSchema) -> Carry:
+def last_values(events: pa.Table, derived: Sequence[DerivedAttribute], type_attribute: str) -> Carry:
     """The last values per type of events in stream order, as many as `carry_lengths` says."""
-    codes, types = _event_types(events, schema)
+    codes, types = _event_types(events.column(type_attribute))
     values: dict[str, dict[str, tuple[Number, ...]]] = {}
-    name_now = {schema.first_name(name): name for name in schema.attributes}
-    for attribute, length in carry_lengths(schema).items():
-        series = _Series.of_column(events.column(name_now[attribute]), codes, {}, types)
-        values[attribute] = series.tails(length, types)
+    for attribute, length in carry_lengths(derived).items():
+        values[attribute] = _Series.of_column(events.column(attribute), codes, {}, types).tails(length, types)
     return Carry(values)
 
 
-def _event_types(events: pa.Table, schema: DerivingSchema) -> tuple[np.ndarray, list[str]]:
+def _event_types(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     """Code of each event's type, and the text of each code."""
-    column = events.column(schema.type_attribute)
-    encoded = column.combine_chunks() if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], encoded.type)
+    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    encoded = pa.concat_arrays(encoded.unify_dictionaries().chunks or [pa.array([], encoded.type)])
     indices = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     return indices.astype(np.int64), [str(text) for text in encoded.dictionary.to_pylist()]
 

@@ -30,6 +30,7 @@ from cep_pipeline.events.source import (
     SourceLayout,
     SourceSettings,
     TimestampSettings,
+    find_columns,
     type_of_all,
 )
 from cep_pipeline.foreign_text import listed
@@ -140,13 +141,7 @@ def are_ready(paths: Sequence[Path]) -> bool:
 def check_columns(schema: StreamSchema, paths: Sequence[Path]) -> None:
     """Refuse Parquet files of events that lack a column of the schema with an InputError."""
     for path in paths:
-        present = _columns_of(path)
-        missing = [name for name in schema.arrow_schema.names if name not in present]
-        if missing:
-            raise InputError(f"{path}: there is no column {missing[0]!r}; the file has: {', '.join(present)}")
-        twice = [name for name in schema.arrow_schema.names if present.count(name) > 1]
-        if twice:
-            raise InputError(f"{path}: the file has several columns {twice[0]!r}; leave all but one out")
+        find_columns(str(path), schema.arrow_schema.names, _columns_of(path))
 
 
 def _is_ready(path: Path) -> bool:
@@ -254,7 +249,7 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events, repeated = _ordered(schema, pa.concat_tables(tables), notes)
-    derived = derive(events, schema, Carry())
+    derived = derive(events, schema.derived, schema.type_attribute, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     found = None
     if places:

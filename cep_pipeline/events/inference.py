@@ -29,8 +29,6 @@ SAMPLE_BYTES = 8 << 20
 """Text of a CSV file that is looked at."""
 SAMPLE_ROWS = 200_000
 """Rows of a Parquet file that are looked at."""
-MOST_COLUMNS = 5_000
-"""Columns of a file for which a schema is proposed."""
 BASE_TYPE = "Event"
 _DELIMITERS = ",;\t|"
 _TIME_NAME = re.compile(r"time|date|stamp|^ts$|^at$|minute|when", re.IGNORECASE)
@@ -64,8 +62,7 @@ class SampledFile:
 class InferredSchema:
     """A proposed schema: its document, comments on settings of it by their names, and what was seen on the way.
 
-    A setting whose name begins with `#` is a proposal that is not in force. `gap_us` is the usual time between two
-    events of one type. The days are the first and the last of the sample.
+    `gap_us` is the usual time between two events of one type. The days are the first and the last of the sample.
     """
 
     head: str
@@ -103,11 +100,6 @@ class InferredSchema:
         return "{day:" in self.path
 
     @property
-    def in_force(self) -> dict[str, Any]:
-        """The document without proposals that are not in force."""
-        return {name: value for name, value in self.document.items() if not name.startswith("#")}
-
-    @property
     def text(self) -> str:
         """The YAML text, with comments."""
         lines = [(f"# {self.head}", "")]
@@ -143,11 +135,6 @@ def infer_schema(
         check_timezone(timezone)
     refuse_other_formats(path)
     sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
-    if len(sample.columns) > MOST_COLUMNS:
-        raise InputError(
-            f"{path}: the file has {len(sample.columns):,} columns, and a schema is proposed for {MOST_COLUMNS:,} at "
-            "most; write one yourself, of the columns that you need (`cep help streams`)"
-        )
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:
             raise InputError(f"{path}: there is no column {given!r}; the file has: {listed(sample.columns)}")
@@ -168,32 +155,28 @@ def infer_schema(
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
     place, of_place = _path_template(sample.path, days)
     arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
-    key = [times.column] if typed is None else [typed, times.column]
     document = {
         "name": name or _stream_name(path),
         "timezone": zone,
         "base_type": BASE_TYPE,
-        "# type_attribute" if typed is None else "type_attribute": "NAME" if typed is None else names[typed],
+        **({} if typed is None else {"type_attribute": names[typed]}),
         "timestamp": {"column": times.column} | ({} if arrow_times else {"format": times.format}),
         "attributes": {
             names[column]: kind if names[column] == column else {"type": kind, "column": column}
             for column, (kind, _) in kinds.items()
         },
-        **({"# key": [names.get(one, TIMESTAMP) for one in key]} if _is_key(sample, stamps.utc, typed) else {}),
         "source": {**sample.layout, **signs.chosen.given, "path": place},
         "quality": {"max_rejected_share": 0.01},
     }
     others_said = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
     comments = {
         "timezone": "of times without an offset, and of the days of the stream",
-        "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`",
-        "# type_attribute": "no column looks like the type of an event: all are of the base type, or {type} in the "
-        "path tells theirs",
+        "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`"
+        + ("; no column looks like another type" if typed is None else ""),
         "type_attribute": "" if typed is None else _said_of_types(sample.columns[typed]),
         "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note else ''}{others_said}",
         "attributes": "int64, float64, bool or string; a column that is not listed is left out",
         **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
-        "# key": "no two rows of the sample agree in these: a row that is delivered twice is rejected",
         "source": _shown(signs.said, 200) if signs.chosen.given or signs.other is not None else "",
         "source.path": of_place,
         "quality.max_rejected_share": "a day with more bad rows is refused",
@@ -253,9 +236,8 @@ def _read_csv(path: Path) -> SampledFile:
     if not lines:
         raise InputError(f"{path}: the file is empty; give one with events")
     delimiter = _delimiter_of(lines[:1000])
-    quote = "'" if _is_quoted_by("'", delimiter, lines[:1000]) else '"'
     try:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter, quotechar=quote) if row]
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error as error:
         raise InputError(f"{path}: the file is no CSV text: {error}") from error
     width = Counter(len(row) for row in rows[:1000]).most_common(1)[0][0]
@@ -273,7 +255,7 @@ def _read_csv(path: Path) -> SampledFile:
     layout: dict[str, object] = {"format": "csv"}
     if not header:
         layout |= {"header": False, "columns": names}
-    layout |= ({"delimiter": delimiter} if delimiter != "," else {}) | ({"quote": quote} if quote != '"' else {})
+    layout |= {"delimiter": delimiter} if delimiter != "," else {}
     return SampledFile(path, columns, len(body), whole, layout)
 
 
@@ -289,11 +271,6 @@ def _delimiter_of(lines: Sequence[str]) -> str:
         return (number / len(lines) if width > 1 else 0, width)
 
     return max(_DELIMITERS, key=fit)
-
-
-def _is_quoted_by(quote: str, delimiter: str, lines: Sequence[str]) -> bool:
-    fields = [value for line in lines for value in line.strip().split(delimiter)]
-    return sum(len(one) > 1 and one[0] == one[-1] == quote for one in fields) > len(lines) // 2
 
 
 def _has_header(rows: Sequence[Sequence[str]], width: int) -> bool:
@@ -477,12 +454,6 @@ def _attribute_names(columns: Mapping[str, object], reserved: set[str]) -> dict[
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------
-
-
-def _is_key(sample: SampledFile, instants: pa.Array, typed: str | None) -> bool:
-    columns = {"at": instants} | ({} if typed is None else {"kind": sample.columns[typed]})
-    table = pa.table(columns)
-    return bool(table.group_by(list(columns)).aggregate([]).num_rows == table.num_rows)
 
 
 def _path_template(path: Path, days: Sequence[date]) -> tuple[str, str]:

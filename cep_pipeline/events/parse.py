@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.clock import rows_shown_twice
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
-from cep_pipeline.events.raw_files import RawFile, SourceFile
+from cep_pipeline.events.raw_files import RawFile, SourceFile, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart, RejectedRow
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
@@ -101,6 +101,8 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
     twice: list[pa.Table] = []
     first_day: int | None = None
     rows, finer = 0, False
+    # Before the rows: where the file is replaced meanwhile, its fingerprint is the old one, and the day becomes stale.
+    raw_file = fingerprint_file(task.file) if task.parts is None else None
     with (
         open_rows(task.file, source, task.parts) as reader,
         StagedFile(task.schema, task.scratch, number, attempt) as staged,
@@ -123,7 +125,7 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
             if bad:
                 rejected.update(day for _, day in bad)
                 staged.write_rejected([row for row, _ in bad], [day for _, day in bad], task.file.name)
-        raw_file, dropped = reader.raw_file(), reader.dropped_columns
+        dropped = reader.dropped_columns
     return ParsedFile(
         task.file,
         staged.path,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import calendar
 import fnmatch
 import hashlib
-import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -37,13 +36,6 @@ _OTHER_FORMATS = {
     ".xml": "XML",
 }
 """Endings of files that analysts have, and that would be read as CSV."""
-_BEGINNINGS = {
-    ".gz": ("gzip", b"\x1f\x8b"),
-    ".bz2": ("bzip2", b"BZh"),
-    ".zst": ("Zstandard", b"\x28\xb5\x2f\xfd"),
-    ".lz4": ("LZ4", b"\x04\x22\x4d\x18"),
-    ".parquet": ("Parquet", b"PAR1"),
-}
 _GLOB = re.compile(r"[*?\[]")
 _EXAMPLE = "such as {day:%Y-%m-%d}/trades.csv.gz or {day:%Y-%m}.parquet"
 
@@ -275,21 +267,7 @@ def readable(path: str | Path, what: str = "the file is truncated or corrupt") -
     try:
         yield
     except (OSError, pa.ArrowException, UnicodeError) as error:
-        other = _unlike_its_name(str(path))
-        if other is not None:
-            said = f"this is no {other} file, though it is named so; rename it, or have it delivered again"
-            raise InputError(f"{path}: {said}") from error
         raise InputError(f"{path}: {what} ({brief(error)}); have it delivered again") from error
-
-
-def _unlike_its_name(path: str) -> str | None:
-    """The kind of file that the ending of a name promises, if the file begins otherwise."""
-    kind, beginning = _BEGINNINGS.get(PurePosixPath(path).suffix.lower(), ("", b""))
-    filesystem, inner = open_filesystem(path)
-    with suppress(OSError, pa.ArrowException), filesystem.open_input_file(inner) as file:
-        found = file.read(len(beginning))
-        return None if beginning.startswith(found) else kind
-    return None
 
 
 def refuse_other_formats(path: Path) -> None:
@@ -320,33 +298,7 @@ class RawFile:
     sha256: str
 
 
-class HashingReader(io.RawIOBase):
-    """Reads a file and hashes every byte on the way, so that content and fingerprint are of one reading."""
-
-    def __init__(self, stream: pa.NativeFile) -> None:
-        self._stream = stream
-        self._hasher = hashlib.sha256()
-        self.bytes_read = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        data: bytes = self._stream.read(size if size is not None and size >= 0 else None)
-        self._hasher.update(data)
-        self.bytes_read += len(data)
-        return data
-
-    def finish(self) -> str:
-        """Read what is left and return the sha256 of the whole file in hex."""
-        while self.read(1 << 20):
-            pass
-        return self._hasher.hexdigest()
-
-
 def fingerprint_file(file: SourceFile) -> RawFile:
     """Size and sha256 of a raw file, under its name relative to the data folder."""
     with open_raw(file.path) as stream:
-        reader = HashingReader(stream)
-        sha256 = reader.finish()
-    return RawFile(file.name, reader.bytes_read, sha256)
+        return RawFile(file.name, stream.size(), hashlib.file_digest(stream, "sha256").hexdigest())

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import HashingReader, Period, RawFile, SourceFile, open_raw, readable
+from cep_pipeline.events.raw_files import Period, SourceFile, open_raw, readable
 from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.foreign_text import shortened, shortened_message
 
@@ -127,10 +127,6 @@ class RowReader(ABC):
     def __iter__(self) -> Iterator[RawBlock]:
         """Yield the rows in their order; a file that is truncated, corrupt, or lacks a column is an InputError."""
 
-    def raw_file(self) -> RawFile | None:
-        """Return the fingerprint of the file if reading its rows has hashed it, else None; called after the rows."""
-        return None
-
     @classmethod
     def parts_of(cls, file: SourceFile, source: SourceLayout) -> Sequence[FilePart] | None:
         """Return the parts of a file that can be read on their own; None: it is read as a whole."""
@@ -163,8 +159,7 @@ class TextReader(RowReader):
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         super().__init__(file, source, parts)
-        self._hashing = HashingReader(self._opened.enter_context(open_raw(file.path)))
-        raw = pa.PythonFile(self._hashing, mode="r")
+        raw = self._opened.enter_context(open_raw(file.path))
         codec = _COMPRESSIONS.get(PurePosixPath(file.path).suffix.lower())
         self._stream = pa.CompressedInputStream(raw, codec) if codec else raw
         self._block_bytes = block_bytes
@@ -188,11 +183,6 @@ class TextReader(RowReader):
             line, left = line + text.count(b"\n", 0, taken), text[taken:]
             if block is not None and (block.rows or block.rejected):
                 yield block
-
-    def raw_file(self) -> RawFile | None:
-        """Return the fingerprint of the file; its bytes are hashed while they are read."""
-        sha256 = self._hashing.finish()
-        return RawFile(self._file.name, self._hashing.bytes_read, sha256)
 
     def _chunks(self) -> Iterator[bytes]:
         while chunk := self._read():

@@ -9,31 +9,55 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Required
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import ARROW_TYPES, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.columns import ARROW_TYPES, DAY, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.timestamps import check_timezone, read_timestamps
-from cep_pipeline.foreign_text import did_you_mean, html_table
+from cep_pipeline.foreign_text import did_you_mean, html_table, listed
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.storage import digest_of, with_former_names
+from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.quality import Quality
-    from cep_pipeline.events.source import DerivedAttribute, Renamed, SourceLayout
+    from cep_pipeline.events.source import DerivedAttribute, SourceLayout
+    from cep_pipeline.events.stream_document import DerivedSettings, Quality, StreamDocument
 
-ON_MISSING = ("error", "empty", "skip")
+OnMissing = Literal["error", "empty", "skip"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-_FIELDS = ("name", "base_type", "type_attribute", "attributes", "types", "key", "on_missing", "timezone")
+
+
+class Misstated(InputError):
+    """A rule that a stream schema breaks, and the setting that breaks it."""
+
+    def __init__(self, message: str, location: tuple[int | str, ...] = ()) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+class PlainSchema(TypedDict, total=False):
+    """The values of which `StreamSchema.from_dict` makes a schema."""
+
+    name: str
+    base_type: str | None
+    type_attribute: str | None
+    attributes: Required[Mapping[str, Literal["int64", "float64", "bool", "string", "list<float64>"]]]
+    types: list[str | int] | None
+    key: list[str]
+    on_missing: OnMissing
+    timezone: str
+
+
+PlainSchema.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
 
 
 class DataWarning(UserWarning):
@@ -70,8 +94,6 @@ class StreamSchema:
         The attributes that are computed in preprocessing.
     quality
         What is asked of the events of a day, or None.
-    renamed
-        The attributes that had other names before, none of them derived.
 
     Raises
     ------
@@ -95,51 +117,67 @@ class StreamSchema:
     attributes: Mapping[str, ValueType]
     types: tuple[str, ...] | None = None
     key: tuple[str, ...] = ()
-    on_missing: str = "error"
+    on_missing: OnMissing = "error"
     timezone: str = "UTC"
     source: SourceLayout | None = None
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
-    renamed: Mapping[str, Renamed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
-        object.__setattr__(self, "renamed", dict(self.renamed))
-        if not isinstance(self.name, str) or not self.name:
-            raise self._error("a stream needs a name")
-        if self.base_type is not None and (not isinstance(self.base_type, str) or not self.base_type):
-            raise self._error(f"base_type must be the name of a type, not {self.base_type!r}")
-        for attribute in self.attributes:
-            if not isinstance(attribute, str) or not attribute:
-                raise self._error(f"an attribute's name must be text, not {attribute!r}; put it in quotes")
-            if attribute in ORDER_COLUMNS or attribute.startswith("_"):
-                raise self._error(
-                    f"attribute {attribute!r}: this name belongs to the engine; give the attribute another name, and "
-                    f"name the source column beside its type, as in `source_{attribute.strip('_')}: "
-                    f"{{type: …, column: {attribute}}}`"
-                )
-        if self.type_attribute not in self.attributes:
-            hint = did_you_mean(str(self.type_attribute), self.attributes)
-            raise self._error(f"type_attribute {self.type_attribute!r} is not among the attributes{hint}")
-        if self.attributes[self.type_attribute] not in (ValueType.STRING, ValueType.INT64):
+        if not self.name:
+            raise self._error("a stream needs a name", "name")
+        if self.base_type == "":
+            raise self._error("base_type must be the name of a type", "base_type")
+        self._check_names()
+        if self.type_attribute not in self.raw_attributes:
+            hint = did_you_mean(str(self.type_attribute), self.raw_attributes)
             raise self._error(
-                f"type_attribute {self.type_attribute!r} must be string or int64, "
-                f"not {self.attributes[self.type_attribute].value}"
+                f"type_attribute {self.type_attribute!r} is not among the attributes{hint}", "type_attribute"
             )
-        if self.types is not None:
-            if len(set(self.types)) < len(self.types):
-                raise self._error("types lists a type twice")
-            if not all(isinstance(name, str) and name for name in self.types):
-                raise self._error("types must be a list of names")
-        for name in self.key:
-            if name not in self.attributes and name != TIMESTAMP:
-                raise self._error(f"key {name!r} is not among the attributes{did_you_mean(str(name), self.attributes)}")
-        if self.on_missing not in ON_MISSING:
-            raise self._error(f"on_missing must be one of {', '.join(ON_MISSING)}, not {self.on_missing!r}")
+        if (kind := self.attributes[self.type_attribute]) not in (ValueType.STRING, ValueType.INT64):
+            raise self._error(
+                f"type_attribute {self.type_attribute!r} must be string or int64, not {kind.value}", "type_attribute"
+            )
+        if self.types is not None and (len(set(self.types)) < len(self.types) or "" in self.types):
+            raise self._error("types: each type has a name and is listed once", "types")
+        for place, name in enumerate(self.key):
+            self._check_known(name, [*self.raw_attributes, TIMESTAMP], "key", "key", place)
+        for place, expected in enumerate(self.quality.expectations if self.quality else ()):
+            where = "quality", "expectations", place
+            self._check_known(expected.column, self.raw_attributes, "expectation on", *where)
+            if expected.has_bounds and not self.attributes[expected.column].is_number:
+                raise self._error(f"expectation on {expected.column!r}: bounds are for int64 and float64", *where)
         try:
             check_timezone(self.timezone)
         except InputError as error:
-            raise self._error(str(error)) from error
+            raise self._error(str(error), "timezone") from error
+
+    def _check_names(self) -> None:
+        """All names must be columns of one table, which knows no case and has a column `day`."""
+        owners: dict[str, str] = {}
+        for name, kind in self.attributes.items():
+            folded, said = name.lower(), ""
+            if folded in (DAY, TIMESTAMP, SEQ, "") or name.startswith("_"):
+                said = "this name belongs to the engine"
+            elif folded in owners:
+                said = f"a name of {owners[folded]!r} too, and names differ in more than case"
+            if said and name in self.raw_attributes:
+                column = name if self.source is None else self.source.columns.get(name, name)
+                raise self._error(
+                    f"attribute {name!r}: {said}; give it another name and name its source column beside the type: "
+                    f"write for example `source_{folded.strip('_')}: {{type: {kind.value}, column: {column}}}`",
+                    "attributes",
+                    name,
+                )
+            if said:
+                raise self._error(f"attribute {name!r}: {said}; write another name for it", "derived", name)
+            owners[folded] = name
+
+    def _check_known(self, name: str, choices: Collection[str], what: str, *location: int | str) -> None:
+        if name not in choices:
+            hint = did_you_mean(name, choices) or f"; there are: {listed([*choices])}"
+            raise self._error(f"{what} {name!r} is no attribute that is read{hint}", *location)
 
     def __repr__(self) -> str:
         attributes = ", ".join(f"{name}: {kind.value}" for name, kind in self.attributes.items())
@@ -153,8 +191,8 @@ class StreamSchema:
         ]
         return html_table(("attribute", "type", ""), rows, f"stream {self.name}, {self.timezone}")
 
-    def _error(self, message: str) -> InputError:
-        return InputError(f"stream {self.name!r}: {message}")
+    def _error(self, message: str, *location: int | str) -> Misstated:
+        return Misstated(f"stream {self.name!r}: {message}", location)
 
     @classmethod
     def load(cls, path: str | Path) -> StreamSchema:
@@ -165,9 +203,15 @@ class StreamSchema:
         InputError
             The file is missing, is no YAML, or breaks a rule; the message names file and line.
         """
-        from cep_pipeline.events.stream_document import load_stream
+        from cep_pipeline.documents import example_at, line_at, load_document
+        from cep_pipeline.events.stream_document import StreamDocument
 
-        return load_stream(Path(path), cls)
+        document = load_document(Path(path), StreamDocument, "stream schema")
+        try:
+            return schema_of(document)
+        except Misstated as fault:
+            example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
+            raise InputError(f"{path}:{line_at(Path(path), fault.location)}: {fault}{example}") from fault
 
     @classmethod
     def infer(
@@ -185,10 +229,10 @@ class StreamSchema:
         the columns with the time and the type are found by their names and values, where they are not given.
         """
         from cep_pipeline.events.inference import infer_schema
-        from cep_pipeline.events.stream_document import StreamDocument, schema_of
+        from cep_pipeline.events.stream_document import StreamDocument
 
         made = infer_schema(Path(path), timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-        return schema_of(StreamDocument.model_validate(made.in_force), cls)
+        return schema_of(StreamDocument.model_validate(made.document))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
@@ -208,36 +252,25 @@ class StreamSchema:
         InputError
             A field that is missing, unknown or wrong.
         """
-        for field_name in data:
-            if field_name not in _FIELDS:
-                raise InputError(f"stream {name!r}: unknown field {field_name!r}{did_you_mean(field_name, _FIELDS)}")
-        if "attributes" not in data:
-            raise InputError(f"stream {name!r}: attributes is missing")
+        from cep_pipeline.documents import check_form
+
+        said = f"stream {name!r}"
+        check_form(PlainSchema, dict(data), "no stream schema", said, "see the help of StreamSchema.from_dict")
         base_type, type_attribute = data.get("base_type"), data.get("type_attribute")
         if type_attribute is None and base_type is None:
             raise InputError(
-                f"stream {name!r}: type_attribute is missing: name the attribute that holds the type of an event, or "
+                f"{said}: type_attribute is missing: name the attribute that holds the type of an event, or "
                 "give base_type, the one type of all"
             )
-        if not isinstance(data["attributes"], Mapping):
-            raise InputError(f"stream {name!r}: attributes must map each name to its type")
         types = data.get("types") or ([base_type] if type_attribute is None else None)
-        if types is not None and not isinstance(types, list | tuple):
-            raise InputError(f"stream {name!r}: types must be a list of names, not {types!r}")
         added = {} if type_attribute else {EVENT_TYPE: "string"}
-        key = data.get("key") or ()
-        if not isinstance(key, list | tuple):
-            raise InputError(f"stream {name!r}: key must be a list of attributes, not {key!r}")
         return cls(
             name=data.get("name", name),
             base_type=base_type,
             type_attribute=type_attribute or EVENT_TYPE,
-            attributes={
-                attribute: attribute_type(text, where=f"stream {name!r}: attribute {attribute!r}")
-                for attribute, text in {**added, **data["attributes"]}.items()
-            },
-            types=None if types is None else tuple(str(event_type) for event_type in types),
-            key=tuple(key),
+            attributes={name: ValueType(kind) for name, kind in {**added, **data["attributes"]}.items()},
+            types=None if types is None else tuple(map(str, types)),
+            key=tuple(data.get("key", ())),
             on_missing=data.get("on_missing", "error"),
             timezone=data.get("timezone", "UTC"),
         )
@@ -249,15 +282,12 @@ class StreamSchema:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Columns of the stream's events: `timestamp`, `seq`, then the attributes, which know their former names."""
+        """Columns of the stream's events: `timestamp`, `seq`, then the attributes."""
         return pa.schema(
             [
                 pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
                 pa.field(SEQ, pa.int64()),
-                *(
-                    with_former_names(pa.field(name, ARROW_TYPES[kind]), self._names_before(name))
-                    for name, kind in self.attributes.items()
-                ),
+                *(pa.field(name, ARROW_TYPES[kind]) for name, kind in self.attributes.items()),
             ]
         )
 
@@ -279,37 +309,18 @@ class StreamSchema:
     def digest(self) -> str:
         """32 hex digits that change with anything that the published events of a day follow from.
 
-        The bounds of quality, the handling of missing days and new names of attributes are not part of it.
+        The bounds of quality and the handling of missing days are not part of it.
         """
-        source: dict[str, Any] | None = None
-        if self.source is not None:
-            source = self.source.decisive
-            source["columns"] = {
-                self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
-                for name, column in source["columns"].items()
-            }
         return digest_of(
             {
                 "timezone": self.timezone,
-                "type_attribute": self.first_name(self.type_attribute),
-                "attributes": {self.first_name(name): kind.value for name, kind in self.attributes.items()},
-                "key": [self.first_name(name) for name in self.key],
-                "derived": [{**asdict(derived), "of": self.first_name(derived.of)} for derived in self.derived],
-                "source": source,
+                "type_attribute": self.type_attribute,
+                "attributes": {name: kind.value for name, kind in self.attributes.items()},
+                "key": list(self.key),
+                "derived": list(map(asdict, self.derived)),
+                "source": None if self.source is None else self.source.decisive,
             }
         )
-
-    @cached_property
-    def staged_digest(self) -> str:
-        """The digest that also changes with the names of attributes, for files that are passed on within a day."""
-        return digest_of([self.digest, list(self.attributes)])
-
-    def first_name(self, attribute: str) -> str:
-        """Return the oldest name of an attribute, under which what is carried from day to day is kept."""
-        return next(iter(self._names_before(attribute)), attribute)
-
-    def _names_before(self, attribute: str) -> tuple[str, ...]:
-        return self.renamed[attribute].names if attribute in self.renamed else ()
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """The rows as an events table, sorted by (timestamp, seq).
@@ -406,7 +417,7 @@ class StreamSchema:
         missing = tuple(derived for derived in self.derived if derived.name not in given)
         if missing:
             raw = events.select([name for name in events.column_names if name not in {one.name for one in missing}])
-            events = derive(raw, replace(self, derived=missing), Carry())
+            events = derive(raw, missing, self.type_attribute, Carry())
         told = {
             "name": self.name,
             "base_type": self.base_type,
@@ -426,15 +437,6 @@ def schema_told_by(events: pa.Table) -> StreamSchema | None:
 
 
 _STREAM_MARK = b"cep.stream"
-
-
-def attribute_type(text: object, *, where: str) -> ValueType:
-    """The type that `text` names; `where` begins the message of the InputError if there is none."""
-    for kind in ValueType:
-        if kind.value == text:
-            return kind
-    names = [kind.value for kind in ValueType]
-    raise InputError(f"{where}: unknown type {text!r}; one of {', '.join(names)}{did_you_mean(str(text), names)}")
 
 
 def _int64(value: object, where: str) -> int:
@@ -471,3 +473,97 @@ _FORMS: Mapping[ValueType, Any] = {
     ValueType.FLOAT64_LIST: ((list, tuple, np.ndarray), list, "list of float64"),
 }
 """Type of an attribute -> the classes of its values in Python, what makes the value of them, and its name."""
+
+
+# -- schemas of documents ----------------------------------------------------------------------------------------------
+
+
+def schema_of(document: StreamDocument) -> StreamSchema:
+    """Make the schema of a document; the `Misstated` of a rule that is broken says where it is."""
+    from cep_pipeline.events.readers import READERS
+    from cep_pipeline.events.source import TYPE_OF_FILE, SourceLayout
+
+    attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
+    derived: list[DerivedAttribute] = []
+    for name, function in document.derived.items():
+        if name in attributes:
+            said = f"attribute {name!r}: a name of {name!r} too; write another name for it"
+            raise Misstated(said, ("derived", name))
+        derived.append(_derived_of(name, function, attributes))
+        attributes[name] = _type_of(derived[-1], attributes)
+    columns = {name: settings.column or name for name, settings in document.attributes.items()}
+    if document.type_attribute is None:
+        columns = {EVENT_TYPE: _column_of_type(document), **columns}
+        attributes = {EVENT_TYPE: ValueType.STRING, **attributes}
+    source = SourceLayout(document.source, document.timestamp, columns)
+    for index, path in enumerate(document.source.path):
+        if document.type_attribute is not None and TYPE_OF_FILE in path:
+            said = f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
+            raise Misstated(said, ("source", "path", index))
+    try:
+        READERS[document.source.format].check(source)
+    except InputError as error:
+        raise Misstated(str(error), ("source", "columns")) from error
+    return StreamSchema(
+        name=document.name,
+        base_type=document.base_type,
+        type_attribute=document.type_attribute or EVENT_TYPE,
+        attributes=attributes,
+        types=None if document.types is None else tuple(document.types),
+        key=tuple(document.key),
+        on_missing=document.on_missing,
+        timezone=document.timezone,
+        source=source,
+        derived=tuple(derived),
+        quality=document.quality,
+    )
+
+
+def _column_of_type(document: StreamDocument) -> str:
+    """The stand-in for the column of the attribute `event_type`, where the files have no column of the type."""
+    from cep_pipeline.events.source import TYPE_OF_FILE, type_of_all
+
+    for part in ("attributes", "derived"):
+        if EVENT_TYPE in getattr(document, part):
+            raise Misstated(
+                f"attribute {EVENT_TYPE!r} has the name that is added where there is no type_attribute; write "
+                f"`type_attribute: {EVENT_TYPE}` if it holds the types; else give it another name",
+                (part, EVENT_TYPE),
+            )
+    telling = [path for path in document.source.path if TYPE_OF_FILE in path]
+    if telling and len(telling) < len(document.source.path):
+        said = "the types are told by {type} in some of the paths; write it in all of them"
+        raise Misstated(said, ("source", "path"))
+    if telling:
+        return TYPE_OF_FILE
+    if document.base_type is None:
+        text = next((name for name, its in document.attributes.items() if its.type == "string"), "symbol")
+        raise Misstated(
+            f"no setting says what the types of the events are: write for example `type_attribute: {text}`, the "
+            "attribute that holds the type; or {type} in source.path where the names of files tell it; or "
+            "`base_type: Event`, the one type of all",
+            ("source",),
+        )
+    return type_of_all(document.base_type)
+
+
+def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
+    from cep_pipeline.events.source import DerivedAttribute
+
+    function = settings.diff or settings.history
+    assert function is not None
+    kind = attributes.get(function.of)
+    if kind is None or not kind.is_number:
+        choices = listed([known for known, its in attributes.items() if its.is_number]) or "none"
+        raise Misstated(
+            f"derived attribute {name!r}: {function.of!r} is no int64 or float64 attribute that stands before it; "
+            f"there are: {choices}",
+            ("derived", name),
+        )
+    if settings.history is not None:
+        return DerivedAttribute(name, "history", settings.history.of, settings.history.length)
+    return DerivedAttribute(name, "diff", function.of)
+
+
+def _type_of(derived: DerivedAttribute, attributes: dict[str, ValueType]) -> ValueType:
+    return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pkgutil import resolve_name
@@ -29,17 +29,6 @@ TYPE_OF_FILE = "{type}"
 def type_of_all(name: str) -> str:
     """Stand for the source column of the one type that all events have."""
     return f"{{={name}}}"
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """An attribute that had other names before, the oldest first.
-
-    Days that were published from its source column under the oldest name are not stale.
-    """
-
-    names: tuple[str, ...]
-    column: str | None = None
 
 
 _ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
@@ -188,7 +177,7 @@ class SourceLayout:
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What published events follow from, for a digest."""
+        """All settings that published events follow from, for a digest."""
         settings = self.settings
         found: dict[str, Any] = {
             **{name: getattr(settings, name) for name in ("format", "header", "delimiter", "quote")},
@@ -235,21 +224,23 @@ class SourceLayout:
         )
 
     def find_columns(self, path: str, present: Sequence[str]) -> None:
-        """Check that a file has every column that the schema reads, each once; their order is free.
+        """Check that a file has every column that the schema reads, each once; their order is free."""
+        find_columns(path, self.listed, present)
 
-        The InputError names the file, the column, and what is there.
-        """
-        for column in self.listed:
-            if present.count(column) > 1:
-                raise InputError(
-                    f"{path}: column {column!r} is there {present.count(column)} times; a column is named once"
-                )
-            if column not in present:
-                hint = did_you_mean(column, present) or "."
-                raise InputError(
-                    f"{path}: column {column!r} is missing; the file has: {listed([*map(repr, present)])}{hint} "
-                    "If the delivery has changed, name the new column in the stream schema"
-                )
+
+def find_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> None:
+    """Check that a file has some columns, each once; the InputError names the file, the column, and what is there."""
+    for column in wanted:
+        if present.count(column) > 1:
+            raise InputError(
+                f"{path}: column {column!r} is there {present.count(column)} times; a column is named once"
+            )
+        if column not in present:
+            hint = did_you_mean(column, present) or "."
+            raise InputError(
+                f"{path}: column {column!r} is missing; the file has: {listed([*map(repr, present)])}{hint} "
+                "If the delivery has changed, name the new column in the stream schema"
+            )
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,18 @@
-"""The YAML form of a stream schema: what may stand in it, and how it becomes the fields of a `StreamSchema`."""
+"""The YAML form of a stream schema: what may stand in it; `events/schema.py` makes the schema of it."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, model_validator
 
-from cep_pipeline.documents import Document, checked, example_at, line_at, load_document, setting
-from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import DAY, EVENT_TYPE, SEQ, TIMESTAMP
-from cep_pipeline.events.quality import TOLD, GreatExpectation, Quality, expectation_forms, profile_columns
-from cep_pipeline.events.readers import READERS
+from cep_pipeline.documents import Document, setting
 from cep_pipeline.events.source import (
-    TYPE_OF_FILE,
-    DerivedAttribute,
-    Renamed,
-    SourceLayout,
     SourceSettings,
     TimestampSettings,
-    type_of_all,
 )
-from cep_pipeline.events.timestamps import check_timezone
-from cep_pipeline.foreign_text import did_you_mean, listed
-from cep_pipeline.patterns.expressions import ValueType
 
-Schema = TypeVar("Schema")
-
+Severity = Literal["critical", "warning"]
 AttributeType = Literal["int64", "float64", "bool", "string"]
 
 
@@ -41,29 +23,13 @@ def _or_text(short: str, shape: Any) -> Any:
     )
 
 
-def _either(*names: str) -> ConfigDict:
-    """Exactly one of these settings is given, for the JSON Schema."""
-    return ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in names]})
-
-
 class AttributeSettings(Document):
-    """An attribute in its long form, for a source column with another name, or an attribute with a new name."""
+    """An attribute in its long form, for a source column with another name."""
 
     type: AttributeType = setting("Type of the attribute.", example="float64")
     column: str | None = setting(
         "Name of the source column. Without it the column has the name of the attribute.", None, example="Temp (C)"
     )
-    was: list[str] = setting(
-        "The name that the attribute had before it was renamed; the names, the oldest first, if there were "
-        "several. It stays here as long as there are days that were published under it.",
-        example="price",
-        default_factory=list,
-    )
-
-    @field_validator("was", mode="before", json_schema_input_type=str | list[str])
-    @classmethod
-    def _one_name(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
 
 class DiffSettings(Document):
@@ -86,8 +52,6 @@ class HistorySettings(Document):
 class DerivedSettings(Document):
     """A derived attribute: either `diff` or `history`."""
 
-    model_config = _either("diff", "history")
-
     diff: DiffSettings | None = setting("A difference to the value before.", None, example={"of": "price"})
     history: HistorySettings | None = setting("A list of the last values.", None, example={"of": "price", "length": 10})
 
@@ -96,6 +60,71 @@ class DerivedSettings(Document):
         if (self.diff is None) == (self.history is None):
             raise ValueError("a derived attribute has either `diff: {of: …}` or `history: {of: …, length: …}`")
         return self
+
+
+class Expectation(Document):
+    """A check of all values of one attribute. At least one of the bounds or `not_null: true` is given."""
+
+    column: str = setting("Name of the attribute. It is an attribute that is read, not a derived one.", example="price")
+    above: float | None = setting(
+        "Every value is greater than this number. Bounds are for `int64` and `float64`.", None, example=0
+    )
+    at_least: float | None = setting(
+        "Every value is this number or greater. Not together with `above`.", None, example=-40
+    )
+    below: float | None = setting("Every value is less than this number.", None, example=1000)
+    at_most: float | None = setting("Every value is this number or less. Not together with `below`.", None, example=40)
+    not_null: bool = setting("Whether every event must have a value.", False, example=True)
+    severity: Severity = setting(
+        "What a failed check does: `critical` refuses the day, `warning` only records it.",
+        "critical",
+        example="warning",
+    )
+
+    @property
+    def has_bounds(self) -> bool:
+        """True if a number must not be too small or too large."""
+        return any(bound is not None for bound in (self.above, self.at_least, self.below, self.at_most))
+
+    @model_validator(mode="after")
+    def _something(self) -> Expectation:
+        if self.above is not None and self.at_least is not None:
+            raise ValueError("give `above` or `at_least`, not both")
+        if self.below is not None and self.at_most is not None:
+            raise ValueError("give `below` or `at_most`, not both")
+        if not self.not_null and not self.has_bounds:
+            raise ValueError("an expectation has at least one of above, at_least, below, at_most, not_null: true")
+        return self
+
+
+class RowCount(Document):
+    """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
+
+    at_least: float = setting("The least share of the median.", 0.25, example=0.5, ge=0)
+    at_most: float = setting("The largest multiple of the median.", 4.0, example=2, gt=0)
+    days: int = setting("The median is of up to this many published days before.", 20, example=10, ge=1)
+
+    @model_validator(mode="after")
+    def _ascends(self) -> RowCount:
+        if self.at_least > self.at_most:
+            raise ValueError("at_least is greater than at_most")
+        return self
+
+
+class Quality(Document):
+    """Requirements that the data of a day must fulfil."""
+
+    max_rejected_share: float = setting(
+        "The day is refused when a larger share of its rows is rejected.", 0.01, example=0.05, ge=0, le=1
+    )
+    expectations: list[Expectation] = setting(
+        "Checks of the values of attributes.", example=[{"column": "price", "above": 0}], default_factory=list
+    )
+    row_count: RowCount = setting(
+        "How many events a day should have.",
+        RowCount.model_construct(),
+        example={"at_least": 0.5, "at_most": 2},
+    )
 
 
 class StreamDocument(Document):
@@ -163,252 +192,3 @@ class StreamDocument(Document):
     quality: Quality = setting(
         "What the data must fulfil.", Quality.model_construct(), example={"max_rejected_share": 0.05}
     )
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        return checked(check_timezone, value)
-
-    @field_validator("types")
-    @classmethod
-    def _each_once(cls, types: list[str] | None) -> list[str] | None:
-        for name, often in Counter(types or ()).items():
-            if not name or often > 1:
-                raise ValueError(f"each type has a name and is listed once ({name!r} is not)")
-        return types
-
-
-def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
-    """Read and check the file of a stream schema, and make the schema with `make`: the constructor of `StreamSchema`.
-
-    An InputError names the file and the line that breaks a rule, and says what to write.
-    """
-    document = load_document(path, StreamDocument, "stream schema")
-    try:
-        return schema_of(document, make)
-    except _Misstated as fault:
-        example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
-        raise InputError(f"{path}:{line_at(path, fault.location)}: {fault}{example}") from fault
-
-
-class _Misstated(InputError):
-    """A rule that the document breaks, and where in it."""
-
-    def __init__(self, message: str, location: tuple[int | str, ...]) -> None:
-        super().__init__(message)
-        self.location = location
-
-
-_DOTTED = re.compile(r"[a-z_]+(\.[a-z_]+)*")
-
-
-@contextmanager
-def _at(*location: int | str) -> Iterator[None]:
-    """Say of an InputError in which part of the document its cause is, or in the setting with which its text begins."""
-    try:
-        yield
-    except _Misstated:
-        raise
-    except InputError as error:
-        named = _DOTTED.match(str(error))
-        parts = tuple(named.group().split(".")) if named else ()
-        raise _Misstated(str(error), parts if parts[: len(location)] == location else location) from error
-
-
-def _check_names(document: StreamDocument) -> None:
-    """All names, former ones too, must be columns of one table, which knows no case and has a column `day`."""
-    owners: dict[str, str] = {}
-    now = [((part, name), name) for part in ("attributes", "derived") for name in getattr(document, part)]
-    former = [(("attributes", name, "was"), one) for name, its in document.attributes.items() for one in its.was]
-    for place, column in (*now, *former):
-        name, folded = place[1], column.lower()
-        said, remedy = f"attribute {name!r}", _renamed(document, name)
-        if len(place) > 2:
-            said += f" was {column!r}"
-            remedy = "leave `was` out, or choose another name for the other attribute"
-        with _at(*place):
-            if folded in (DAY, TIMESTAMP, SEQ) or column.startswith("_"):
-                raise InputError(f"{said}: this name belongs to the engine; {remedy}")
-            if folded in owners:
-                raise InputError(
-                    f"{said}: a name of {owners[folded]!r} too, and names differ in more than case; {remedy}"
-                )
-        owners[folded] = name
-
-
-def _renamed(document: StreamDocument, name: str) -> str:
-    """What to write for an attribute that needs another name: one that is read keeps its source column."""
-    other = f"source_{name.strip('_').lower()}"
-    if (settings := document.attributes.get(name)) is None:
-        return f"write another name for it, for example `{other}`"
-    return (
-        "give it another name and name its source column beside the type: write for example "
-        f"`{other}: {{type: {settings.type}, column: {settings.column or name}}}`"
-    )
-
-
-def schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
-    """Make the schema of a document; an InputError says what rule it breaks."""
-    _check_names(document)
-    attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
-    derived: list[DerivedAttribute] = []
-    for name, function in document.derived.items():
-        with _at("derived", name):
-            derived.append(_derived_of(name, function, attributes))
-        attributes[name] = _type_of(derived[-1], attributes)
-    for index, name in enumerate(document.key):
-        with _at("key", index):
-            if name in document.derived:
-                raise InputError(f"key {name!r} is a derived attribute; a key is made of attributes that are read")
-            added = [] if document.type_attribute else [EVENT_TYPE]
-            _known(name, [*document.attributes, TIMESTAMP, *added], "key")
-    type_attribute = document.type_attribute
-    if type_attribute is None:
-        attributes = {EVENT_TYPE: ValueType.STRING, **attributes}
-        type_attribute = EVENT_TYPE
-    else:
-        _check_type_attribute(document, type_attribute, attributes)
-    source = _source_of(document)
-    _check_quality(document, attributes)
-    with _at("name"):
-        return make(
-            name=document.name,
-            base_type=document.base_type,
-            type_attribute=type_attribute,
-            attributes=attributes,
-            types=None if document.types is None else tuple(document.types),
-            key=tuple(document.key),
-            on_missing=document.on_missing,
-            timezone=document.timezone,
-            source=source,
-            derived=tuple(derived),
-            quality=document.quality,
-            renamed={
-                name: Renamed(tuple(settings.was), settings.column or settings.was[0])
-                for name, settings in document.attributes.items()
-                if settings.was
-            },
-        )
-
-
-def _check_type_attribute(document: StreamDocument, name: str, attributes: Mapping[str, ValueType]) -> None:
-    with _at("type_attribute"):
-        _known(name, list(document.attributes), "type_attribute")
-        if attributes[name] not in (ValueType.STRING, ValueType.INT64):
-            raise InputError(f"type_attribute {name!r} must be string or int64, not {attributes[name].value}")
-    for index, path in enumerate(document.source.path):
-        if TYPE_OF_FILE in path:
-            with _at("source", "path", index):
-                raise InputError(
-                    f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
-                )
-
-
-def _column_of_type(document: StreamDocument) -> dict[str, str]:
-    """The attribute `event_type` with what stands for its column, where the files have no column of the type."""
-    if document.type_attribute is not None:
-        return {}
-    for name in (*document.attributes, *document.derived):
-        if name.lower() == EVENT_TYPE:
-            with _at("derived" if name in document.derived else "attributes", name):
-                raise InputError(
-                    f"attribute {name!r} has the name that is added where there is no type_attribute; write "
-                    f"`type_attribute: {name}` if it holds the types; else {_renamed(document, name)}"
-                )
-    telling = [path for path in document.source.path if TYPE_OF_FILE in path]
-    if telling and len(telling) < len(document.source.path):
-        with _at("source", "path"):
-            raise InputError("the types are told by {type} in some of the paths; write it in all of them")
-    if telling:
-        return {EVENT_TYPE: TYPE_OF_FILE}
-    if document.base_type is None:
-        text = next((name for name, its in document.attributes.items() if its.type == "string"), "symbol")
-        raise InputError(
-            f"no setting says what the types of the events are: write for example `type_attribute: {text}`, the "
-            "attribute that holds the type; or {type} in source.path where the names of files tell it; or "
-            "`base_type: Event`, the one type of all"
-        )
-    return {EVENT_TYPE: type_of_all(document.base_type)}
-
-
-def _known(name: str, choices: list[str], what: str) -> None:
-    if name not in choices:
-        hint = did_you_mean(name, choices) or f"; there are: {listed(choices)}"
-        raise InputError(f"{what} {name!r} is no attribute that is read{hint}")
-
-
-def _source_of(document: StreamDocument) -> SourceLayout:
-    with _at("source"):
-        columns = {name: settings.column or name for name, settings in document.attributes.items()}
-        source = SourceLayout(document.source, document.timestamp, {**_column_of_type(document), **columns})
-        READERS[source.settings.format].check(source)
-    return source
-
-
-def _check_quality(document: StreamDocument, attributes: dict[str, ValueType]) -> None:
-    for index, expected in enumerate(document.quality.expectations):
-        with _at("quality", "expectations", index):
-            _known(expected.column, list(document.attributes), "expectation on")
-            if expected.has_bounds and not attributes[expected.column].is_number:
-                raise InputError(f"expectation on {expected.column!r}: bounds are for int64 and float64 attributes")
-    profile = list(profile_columns({name: attributes[name] for name in document.attributes}))
-    for index, one in enumerate(document.quality.great_expectations):
-        _check_great_expectation(one, profile, ("quality", "great_expectations", index))
-
-
-_NO_KWARGS = {*TOLD, "batch_id", "catch_exceptions", "id", "library_metadata", "meta", "metadata"}
-_NO_KWARGS |= {"rendered_content", "result_format", "severity", "windows"}
-"""What an expectation has beside its kwargs, by its JSON Schema."""
-
-
-def _check_great_expectation(expected: GreatExpectation, profile: list[str], place: tuple[int | str, ...]) -> None:
-    """Hold an expectation to its JSON Schema, and its columns to those of the profile."""
-    from jsonschema import Draft7Validator
-    from jsonschema.exceptions import best_match
-
-    forms = expectation_forms()
-    with _at(*place, "type"):
-        if expected.type not in forms:
-            hint = did_you_mean(expected.type, forms) or f"; there are: {listed(list(forms))}"
-            raise InputError(f"Great Expectations has no expectation {expected.type!r} for a data frame{hint}")
-    form = forms[expected.type]
-    properties = {name: its for name, its in form["properties"].items() if name not in _NO_KWARGS}
-    if "mostly" in properties:  # for which 0.29 / 0.01 is no whole number
-        properties["mostly"] = {"type": "number", "minimum": 0, "maximum": 1}
-    whole = {**form, "properties": properties, "additionalProperties": False}
-    if (fault := best_match(Draft7Validator(whole).iter_errors(expected.kwargs))) is not None:
-        with _at(*place, "kwargs", *fault.absolute_path):
-            named = "".join(f"argument {name!r}: " for name in fault.absolute_path)
-            raise InputError(f"{named}{fault.message}; of {expected.type} there are: {listed(list(properties))}")
-    for name, value in expected.kwargs.items():
-        with _at(*place, "kwargs", name):
-            for column in (value if isinstance(value, list) else [value]) if name.startswith("column") else []:
-                _check_profile_column(column, profile)
-
-
-def _check_profile_column(column: object, profile: list[str]) -> None:
-    if isinstance(column, str) and column not in profile:
-        of_it = [name for name in profile if name.startswith(f"{column}_")]
-        hint = "" if of_it else did_you_mean(column, profile)
-        raise InputError(
-            f"the profile of a day has no column {column!r}{hint or f'; there are: {listed(of_it or profile)}'}"
-        )
-
-
-def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
-    function = settings.diff or settings.history
-    assert function is not None
-    kind = attributes.get(function.of)
-    if kind is None or not kind.is_number:
-        choices = listed([known for known, its in attributes.items() if its.is_number]) or "none"
-        raise InputError(
-            f"derived attribute {name!r}: {function.of!r} is no int64 or float64 attribute that stands before it; "
-            f"there are: {choices}"
-        )
-    if settings.history is not None:
-        return DerivedAttribute(name, "history", settings.history.of, settings.history.length)
-    return DerivedAttribute(name, "diff", function.of)
-
-
-def _type_of(derived: DerivedAttribute, attributes: dict[str, ValueType]) -> ValueType:
-    return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import as_mask, cast_checked_to
-from cep_pipeline.expressions.local_time import local_clock
 
 EPOCH_UNITS = {"epoch_s": "s", "epoch_ms": "ms", "epoch_us": "us", "epoch_ns": "ns"}
 """Formats that are a number of units since 1970-01-01 UTC, and the unit."""
@@ -99,56 +97,6 @@ def read_timestamps(
     clock, utc, nonexistent, twice = _both_clocks(local, instants, timezone, later)
     unreadable = as_mask(pc.is_null(utc)) & ~missing & ~nonexistent
     return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent, twice, finer)
-
-
-@dataclass(frozen=True)
-class RepeatedHour:
-    """The local times that the clocks of a zone show twice, since they are put back at the end of summer time.
-
-    Local times and `shift_us`, by which the clocks are put back (mostly an hour), are in microseconds; the first
-    pass begins at the local time `begin_us` and at the instant `instant_us`.
-    """
-
-    begin_us: int
-    instant_us: int
-    shift_us: int
-
-    @property
-    def day(self) -> date:
-        """The local day on which the clocks first show the times."""
-        return (datetime(1970, 1, 1) + timedelta(microseconds=self.begin_us)).date()
-
-    @property
-    def is_of_one_day(self) -> bool:
-        """True unless the times reach over midnight."""
-        return self.begin_us // US_PER_DAY == (self.begin_us + self.shift_us - 1) // US_PER_DAY
-
-    def __str__(self) -> str:
-        first, last = (
-            datetime(1970, 1, 1) + timedelta(microseconds=at) for at in (self.begin_us, self.begin_us + self.shift_us)
-        )
-        return f"{first:%H:%M} to {last:%H:%M}"
-
-
-@cache
-def repeated_hours(timezone: str, year: int) -> tuple[RepeatedHour, ...]:
-    """Return the hours that the clocks of a zone show twice in a year, from 1800 to 2499.
-
-    Examples
-    --------
-    >>> [(str(hour.day), str(hour)) for hour in repeated_hours("America/Chicago", 2024)]
-    [('2024-11-03', '01:00 to 02:00')]
-    """
-    clock = local_clock(timezone)
-    shifts = clock.offsets[:-1] - clock.offsets[1:]
-    hours = (
-        RepeatedHour(change + after, change - shift, shift)
-        for change, after, shift in zip(
-            *(one.tolist() for one in (clock.changes, clock.offsets[1:], shifts)), strict=True
-        )
-        if shift > 0
-    )
-    return tuple(hour for hour in hours if hour.day.year == year)
 
 
 def day_bounds(day: date, timezone: str) -> tuple[int, int]:

@@ -1,9 +1,8 @@
 """Validation of a day's events by Great Expectations.
 
 1. Ingestion counts over the events what the day asks for (`asked_figures`).
-2. The counts are the profile of the day, a data frame of one row: `events`, `price_missing`, `price_max` and so on.
-3. A checkpoint runs a suite over the profile: what every stream needs, what its schema declares, and the expectations
-   of Great Expectations that the schema has itself.
+2. The counts are the profile of the day, a data frame of one row: `events`, `price_missing`, `price_outside` and so on.
+3. A checkpoint runs a suite over the profile: what every stream needs, and what its schema declares.
 4. The result is kept with the run, as a document, and as Data Docs beside its log.
 
 Great Expectations takes seconds to import: it is imported by the functions here, never with the module.
@@ -12,7 +11,6 @@ Great Expectations takes seconds to import: it is imported by the functions here
 from __future__ import annotations
 
 import logging
-import math
 import os
 import shutil
 import statistics
@@ -23,12 +21,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.errors import DataError
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.quality import Expectation, Quality
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.stream_document import Expectation, Quality
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.guarded import brief, without_collecting
+from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.expressions import ValueType
 
 _EXAMPLES = 3
@@ -86,7 +84,8 @@ class Bounds(NamedTuple):
         """The bounds in Great Expectations' words."""
         named = {"min_value": self.least, "max_value": self.most}
         named |= {"strict_min": self.strict_least or None, "strict_max": self.strict_most or None}
-        return f"{self.column}: {_call('expect_column_values_to_be_between', named)}"
+        given = ", ".join(f"{name}={value}" for name, value in named.items() if value is not None)
+        return f"{self.column}: expect_column_values_to_be_between({given})"
 
 
 @dataclass(frozen=True)
@@ -102,34 +101,24 @@ class Figures:
     """Counts over the events of a day, of which the profile of the day is made.
 
     `missing` has the number of nulls and NaNs of each column that is looked at, `nans` that of the NaNs alone of
-    columns of floats; `outside` has the values that do not keep bounds, NaN and null not among them. `least`, `most`
-    and `totals` are of the values of columns of numbers, without null and NaN; without a value an end is None.
+    columns of floats; `outside` has the values that do not keep bounds, NaN and null not among them.
     """
 
     rows: int
     missing: Mapping[str, int]
     nans: Mapping[str, int]
     outside: Mapping[Bounds, Unexpected]
-    least: Mapping[str, float | None]
-    most: Mapping[str, float | None]
-    totals: Mapping[str, float]
 
 
 def asked_figures(schema: StreamSchema, day: date) -> Figures:
     """Return the figures that the validation of a day needs, as they are of a day without events."""
     quality = schema.quality or Quality()
     columns = [TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)]
-    columns += schema.raw_attributes if quality.great_expectations else ()
-    kinds = {name: schema.attributes[name] for name in columns if name != TIMESTAMP}
-    numbers = [name for name, kind in kinds.items() if kind.is_number]
     return Figures(
         rows=0,
-        missing=dict.fromkeys((TIMESTAMP, *kinds), 0),
-        nans={name: 0 for name in numbers if kinds[name] is ValueType.FLOAT64},
+        missing=dict.fromkeys(columns, 0),
+        nans={name: 0 for name in columns if schema.attributes.get(name) is ValueType.FLOAT64},
         outside=dict.fromkeys(_all_bounds(schema, quality, day), Unexpected()),
-        least=dict.fromkeys(numbers),
-        most=dict.fromkeys(numbers),
-        totals=dict.fromkeys(numbers, 0.0),
     )
 
 
@@ -178,27 +167,22 @@ def validate(
         Numbers of events of earlier published days, the latest last.
     data_docs
         A folder for the pages of Great Expectations about the result; what was in it is removed.
-
-    Raises
-    ------
-    InputError
-        An expectation of the schema whose arguments Great Expectations does not take.
     """
     quality = schema.quality or Quality()
     suite = _rule_checks(figures, schema, quality, day)
-    counted = {check.kwargs["column"]: check.counted["unexpected_count"] for check in suite}
-    profile = _profile(figures, rejected) | counted
+    counted = {check.column: check.unexpected.count for check in suite}
+    share = rejected / (figures.rows + rejected) if rejected else 0.0
+    profile: dict[str, Any] = {"events": figures.rows, "rejected": rejected, "rejected_share": share, **counted}
     median = statistics.median(earlier_row_counts[-quality.row_count.days :]) if earlier_row_counts else None
     suite += _day_checks(quality, profile, median, rejected_examples)
-    suite += [_own_check(place, schema) for place in range(len(quality.great_expectations))]
     try:
         results = _run_checkpoint(suite, profile, schema.name, day, data_docs)
     except OSError as error:
         logger.warning("the Data Docs of %s are not kept: %s", day, error)
         results = _run_checkpoint(suite, profile, schema.name, day, None)
-    failed = [(result, check) for result, check in zip(results, suite, strict=True) if not result["success"]]
-    failures = tuple(_sentence(result, check) for result, check in failed if check.severity == "critical")
-    warnings = tuple(_sentence(result, check) for result, check in failed if check.severity == "warning")
+    failed = [check for result, check in zip(results, suite, strict=True) if not result["success"]]
+    failures = tuple(check.sentence for check in failed if check.severity == "critical")
+    warnings = tuple(check.sentence for check in failed if check.severity == "warning")
     document = {
         "success": not failures,
         "day": day.isoformat(),
@@ -238,18 +222,20 @@ def _great_expectations() -> Any:
 
 
 class _Check(NamedTuple):
-    """An expectation of the suite, in Great Expectations' words.
+    """An expectation of the suite: a figure of the profile lies between two numbers.
 
-    `sentence` tells a person that it failed; where it is empty, the result does. `counted` is what the tasks have
-    counted for it, as the result document names it.
+    `sentence` tells a person that it failed, and `description` what it asks. `unexpected` are the values for which it
+    failed, of so many `values`.
     """
 
-    type: str
-    kwargs: Mapping[str, Any]
+    column: str
     severity: str
-    sentence: str = ""
-    counted: Mapping[str, Any] = {}
-    also: Mapping[str, Any] = {}
+    sentence: str
+    description: str | None
+    unexpected: Unexpected
+    values: int
+    most: float = 0
+    least: float | None = None
 
 
 def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: date) -> list[_Check]:
@@ -257,15 +243,12 @@ def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: 
     checks: list[_Check] = []
 
     def add(column: str, said: str, unexpected: Unexpected, severity: str, reason: str = "") -> None:
-        names = [check.kwargs["column"] for check in checks]
+        names = [check.column for check in checks]
         free = next(name for name in (column, *(f"{column}_{n}" for n in range(2, 1_000))) if name not in names)
         count, examples = unexpected.count, unexpected.examples
         shown = f", such as {', '.join(map(str, examples))}" if examples else ""
         sentence = f"{said} for {count} of {figures.rows} values{shown}{reason}"
-        counted = {"element_count": figures.rows, "unexpected_count": count, "examples": list(examples)}
-        also = {"description": said.removesuffix(" fails")}
-        kwargs = {"column": free, "max_value": 0}
-        checks.append(_Check("expect_column_max_to_be_between", kwargs, severity, sentence, counted, also))
+        checks.append(_Check(free, severity, sentence, said.removesuffix(" fails"), unexpected, figures.rows))
 
     def not_null(column: str, severity: str) -> None:
         missing = figures.missing[column]
@@ -293,61 +276,22 @@ def _day_checks(
     quality: Quality, profile: Mapping[str, Any], median: float | None, examples: Sequence[tuple[str, int, str]]
 ) -> Iterator[_Check]:
     """Expect a small share of rejected rows, and about as many events as earlier days have."""
-    between, limit = "expect_column_values_to_be_between", quality.max_rejected_share
-    rejected, share = profile["rejected"], profile["rejected_share"]
+    rejected, share, limit = profile["rejected"], profile["rejected_share"], quality.max_rejected_share
+    rows = rejected + profile["events"]
     shown = "".join(f"\n    {file}:{line}: {reason}" for file, line, reason in examples)
     more = f"\n    … and {rejected - len(examples)} more" if examples and rejected > len(examples) else ""
     sentence = (
-        f"{rejected} of {rejected + profile['events']} rows are rejected ({share:.2%}), more than max_rejected_share "
+        f"{rejected} of {rows} rows are rejected ({share:.2%}), more than max_rejected_share "
         f"({limit:.2%}) allows; correct the files or the schema, or raise quality.max_rejected_share in it{shown}{more}"
     )
-    yield _Check(between, {"column": "rejected_share", "max_value": limit}, "critical", sentence)
+    yield _Check("rejected_share", "critical", sentence, None, Unexpected(rejected), rows, limit)
     if median is not None:
         least, most = quality.row_count.at_least * median, quality.row_count.at_most * median
         sentence = f"the day has {profile['events']:,} events; earlier days let expect {least:,.0f} to {most:,.0f}"
-        yield _Check(between, {"column": "events", "min_value": least, "max_value": most}, "warning", sentence)
-
-
-def _own_check(place: int, schema: StreamSchema) -> _Check:
-    """Expect what the schema says in Great Expectations' own words; its InputError tells why that cannot be."""
-    expected = (schema.quality or Quality()).great_expectations[place]
-    check = _Check(expected.type, expected.kwargs, expected.severity, also=expected.described)
-    try:
-        _configuration(check)
-    except Exception as error:  # of many kinds, and of pydantic's first version
-        raise InputError(
-            f"stream {schema.name!r}: quality.great_expectations[{place}], {expected.type}: {brief(error)}; correct "
-            "its kwargs in the stream schema"
-        ) from error
-    return check
-
-
-def _configuration(check: _Check) -> Any:
-    _great_expectations()
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    kwargs, severity = dict(check.kwargs), check.severity
-    return ExpectationConfiguration(type=check.type, kwargs=kwargs, severity=severity, **check.also).to_domain_obj()
+        yield _Check("events", "warning", sentence, None, Unexpected(), profile["events"], most, least)
 
 
 # -- the profile and its checkpoint ------------------------------------------------------------------------------------
-
-
-def _profile(figures: Figures, rejected: int) -> dict[str, Any]:
-    """Return the profile of a day, None where it has no value."""
-    share = rejected / (figures.rows + rejected) if rejected else 0.0
-    profile: dict[str, Any] = {"events": figures.rows, "rejected": rejected, "rejected_share": share}
-    for name, missing in figures.missing.items():
-        profile[f"{name}_missing"] = missing
-        if name in figures.nans:
-            profile[f"{name}_nan"] = figures.nans[name]
-        if name in figures.totals:
-            values = figures.rows - missing
-            profile[f"{name}_min"], profile[f"{name}_max"] = figures.least[name], figures.most[name]
-            profile[f"{name}_mean"] = figures.totals[name] / values if values else None
-    return {
-        name: None if value in (math.inf, -math.inf) or value != value else value for name, value in profile.items()
-    }
 
 
 def _run_checkpoint(
@@ -361,14 +305,22 @@ def _run_checkpoint(
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas(stream).add_dataframe_asset(day.isoformat())
     batch = asset.add_batch_definition_whole_dataframe("profile")
-    expectations = [_configuration(check) for check in suite]
-    for place, expectation in enumerate(expectations):
-        expectation.meta = {**(expectation.meta or {}), "place": place}
+    expectations = [
+        gx.expectations.ExpectColumnMaxToBeBetween(
+            column=one.column,
+            min_value=one.least,
+            max_value=one.most,
+            severity=one.severity,
+            description=one.description,
+            meta={"place": place},
+        )
+        for place, one in enumerate(suite)
+    ]
     made = context.suites.add(gx.ExpectationSuite(stream, expectations=expectations))
     validation = context.validation_definitions.add(gx.ValidationDefinition(name=stream, data=batch, suite=made))
     actions = [] if data_docs is None else [_update_data_docs(context, data_docs)]
     checkpoint = gx.Checkpoint(name=stream, validation_definitions=[validation], actions=actions)
-    frame = pd.DataFrame([{name: math.nan if value is None else value for name, value in profile.items()}])
+    frame = pd.DataFrame([profile])
     outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame})
     if data_docs is not None:
         shutil.rmtree(data_docs / "static", ignore_errors=True)  # 4 MB of pictures and fonts that the pages do without
@@ -391,37 +343,15 @@ def _update_data_docs(context: Any, folder: Path) -> Any:
 
 def _entry(check: _Check, judged: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the result document has of an expectation."""
-    seen, raised = judged["result"], judged["exception_info"]
-    errors = [raised, *(one for one in raised.values() if isinstance(one, Mapping))]
-    messages = [error["exception_message"] for error in errors if error.get("exception_message")]
+    arguments = {"column": check.column, "min_value": check.least, "max_value": check.most}
     return {
-        "expectation": check.type,
-        "arguments": dict(check.kwargs),
+        "expectation": judged["expectation_config"]["type"],
+        "arguments": {name: value for name, value in arguments.items() if value is not None},
+        "description": check.description,
         "severity": check.severity,
         "success": bool(judged["success"]),
-        "element_count": seen.get("element_count", 0),
-        "unexpected_count": seen.get("unexpected_count", 0),
-        "examples": seen.get("partial_unexpected_list", []),
-        "observed": seen.get("observed_value"),
-        **check.also,
-        **check.counted,
-        **({"error": messages[0]} if messages else {}),
+        "element_count": check.values,
+        "unexpected_count": check.unexpected.count,
+        "examples": list(check.unexpected.examples),
+        "observed": judged["result"].get("observed_value"),
     }
-
-
-def _sentence(result: Mapping[str, Any], check: _Check) -> str:
-    """Tell a person that an expectation failed."""
-    if check.sentence:
-        return check.sentence
-    arguments = dict(check.kwargs)
-    text = f"{arguments.pop('column', 'the profile')}: {_call(check.type, arguments)} fails"
-    if "description" in check.also:
-        text = f"{check.also['description']}: {text}"
-    if "error" in result:
-        return f"{text}: {result['error']}"
-    observed = result["examples"][:1] if result["observed"] is None else [result["observed"]]
-    return f"{text}; observed: {observed[0]}" if observed else text
-
-
-def _call(name: str, arguments: Mapping[str, Any]) -> str:
-    return f"{name}({', '.join(f'{argument}={value}' for argument, value in arguments.items() if value is not None)})"

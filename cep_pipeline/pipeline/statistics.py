@@ -204,4 +204,4 @@ class PublishedEvents:
     def row_groups(self, first: date | None, last: date) -> Sequence[RowGroup]:
         """The row groups of the events of some days, in stream order; None: from the first day on."""
         files = self.tables.events_files(first, last, snapshot=self.snapshot)
-        return read_row_groups((file.path for file in files), self.tables.events_schema)
+        return read_row_groups(file.path for file in files)

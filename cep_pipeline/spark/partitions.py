@@ -253,7 +253,7 @@ class Gathering:
     def _backwards(self) -> Iterator[tuple[date, RowGroup]]:
         """The row groups of the earlier days, the latest first; a file's footer is read when its turn comes."""
         for day, file in reversed(self.files):
-            for row_group in reversed(read_row_groups([file], self.schema)):
+            for row_group in reversed(read_row_groups([file])):
                 yield day, row_group
 
 

@@ -21,25 +21,18 @@ import pyarrow.parquet as pq
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary, rows_before
-from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
-
-_AS_IN_THE_FILE = pa.schema([])
-"""Columns for files in which no attribute was renamed."""
+from cep_pipeline.storage import open_filesystem, read_footer, reading_data
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a sorted events file: where it is, and the points of its first and last event.
-
-    `renamed` has the attributes that are named otherwise in the file, each with its name there.
-    """
+    """A row group of a sorted events file: where it is, and the points of its first and last event."""
 
     path: str
     index: int
     rows: int
     first: Boundary
     last: Boundary
-    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def span_us(self) -> int:
@@ -74,30 +67,25 @@ class Slice:
 def read_events(row_groups: Sequence[RowGroup], columns: Iterable[str]) -> pa.Table:
     """Read columns of some row groups of one file; those that the file does not have yet are null.
 
-    Text columns are read as dictionaries: the split by type needs their codes. The columns have the names that the
-    attributes have now: every reader of published events that goes by names reads through this, or `storage.conform`.
+    Text columns are read as dictionaries: the split by type needs their codes.
     """
-    names, path, there = list(columns), row_groups[0].path, dict(row_groups[0].renamed)
+    names, path = list(columns), row_groups[0].path
     metadata = read_footer(path)
     filesystem, name = open_filesystem(path)
     texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
-    own = {column: there.get(column, column) for column in names}
     with (
         reading_data(path),
         filesystem.open_input_file(name) as source,
         pq.ParquetFile(source, metadata=metadata, read_dictionary=texts, page_checksum_verification=True) as file,
     ):
-        table = file.read_row_groups([group.index for group in row_groups], columns=[*own.values()])
+        table = file.read_row_groups([group.index for group in row_groups], columns=names)
     known = set(table.column_names)
-    return pa.table({one: table[own[one]] if own[one] in known else pa.nulls(table.num_rows) for one in names})
+    return pa.table({one: table[one] if one in known else pa.nulls(table.num_rows) for one in names})
 
 
-def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) -> list[RowGroup]:
-    """Row groups of sorted events files, in stream order, from the files' footers alone.
-
-    `columns` are those of the events table, which know their former names.
-    """
-    found = [group for path in paths for group in _row_groups(path, read_footer(path), columns)]
+def read_row_groups(paths: Iterable[str]) -> list[RowGroup]:
+    """Row groups of sorted events files, in stream order, from the files' footers alone."""
+    found = [group for path in paths for group in _row_groups(path, read_footer(path))]
     return sorted(found, key=lambda row_group: row_group.first)
 
 
@@ -110,10 +98,8 @@ def types_in(type_attribute: str, row_groups: Sequence[RowGroup]) -> frozenset[s
     return frozenset(None if one is None else str(one) for one in found)
 
 
-def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> list[RowGroup]:
+def _row_groups(path: str, metadata: pq.FileMetaData) -> list[RowGroup]:
     found = []
-    there = names_in_file(columns, metadata.schema.to_arrow_schema().names)
-    renamed = tuple((attribute, name) for attribute, name in there.items() if name != attribute)
     names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     time, seq = names.index("timestamp"), names.index("seq")
     for index in range(metadata.num_row_groups):
@@ -128,7 +114,6 @@ def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> lis
                 rows=group.num_rows,
                 first=(times.min_raw, seqs.min),
                 last=(times.max_raw, seqs.max),
-                renamed=renamed,
             )
         )
     return found

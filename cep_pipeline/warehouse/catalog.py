@@ -168,20 +168,13 @@ class WarehouseCatalog(SqlCatalog):
     def ensure_table(self, stream: str, layout: TableLayout) -> None:
         """Make a table if it is not there, and give it the columns that the layout has for it now.
 
-        Columns get the names that they have in the layout, and those that lack are added. A name or a type that does
-        not fit those of the published columns is an InputError.
+        Those that lack are added. A type that does not fit that of the published column is an InputError.
         """
 
         def fit(table: Table, transaction: UnitTransaction) -> None:
-            published = as_published(table)
-            renamed = published.renamed_columns(layout)
-            missing = [one for one in published.missing_columns(layout) if one.name not in renamed.values()]
-            added = _pyarrow_to_schema_without_ids(pa.schema(missing)).fields
+            missing = as_published(table).missing_columns(layout)
             with transaction.update_schema() as update:
-                # The files that are there keep the old names, which the table's name mapping lists for all readers.
-                for old, new in renamed.items():
-                    update.rename_column(old, new)
-                for field in added:
+                for field in _pyarrow_to_schema_without_ids(pa.schema(missing)).fields:
                     update.add_column(field.name, field.field_type)
 
         with self.errors(f"opening table {stream}.{layout.name}"):

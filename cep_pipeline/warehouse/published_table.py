@@ -41,14 +41,11 @@ from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.foreign_text import listed
 from cep_pipeline.storage import (
     damage_errors,
-    former_names,
     object_store_io,
     open_filesystem,
     read_whole,
-    with_former_names,
 )
 from cep_pipeline.warehouse.database import FILES, Database
 from cep_pipeline.warehouse.records import EventsFile
@@ -198,16 +195,9 @@ class PublishedTable:
         columns = metadata.schema().fields
         self._ids = {one.name: one.field_id for one in columns}
         self.partitions = tuple(one.name for one in metadata.spec().fields)
-        mapped = {one.field_id: one.names for one in metadata.name_mapping() or ()}
-        self.present_names = {had: one.name for one in columns for had in [*mapped.get(one.field_id, ()), one.name]}
-        """Every name that a column has or had -> its name now."""
-        former: dict[str, list[str]] = {}
-        for had, now in self.present_names.items():
-            former.setdefault(now, []).extend([had] if had != now else [])
         kinds = schema_to_pyarrow(metadata.schema(), include_field_ids=False)
-        fields = (pa.field(one.name, _small(one.type)) for one in kinds)
-        self.columns = pa.schema([with_former_names(one, former[one.name]) for one in fields])
-        """The columns in the types that its files have; they know their former names."""
+        self.columns = pa.schema([pa.field(one.name, _small(one.type)) for one in kinds])
+        """The columns in the types that its files have."""
 
     @classmethod
     def read(cls, database: Database | None, stream: str, name: str, metadata_location: str) -> PublishedTable:
@@ -220,67 +210,18 @@ class PublishedTable:
             metadata = FromInputFile.table_metadata(files.new_input(metadata_location))
             return cls(stream, name, metadata_location, metadata, files)
 
-    def check_names(self, columns: pa.Schema) -> None:
-        """Refuse columns that have been renamed since; files that were written after that have only the new name."""
-        for name in columns.names:
-            now = self.present_names.get(name, name)
-            if now != name:
-                raise InputError(
-                    f"stream {self.stream}: attribute {name!r} has been renamed to {now!r}, and its old name stays "
-                    f"with the days that were published under it: use the new name in the stream schema (`{now}: "
-                    f"{{type: …, was: {name}}}`), or give a new attribute another name"
-                )
-
-    def renamed_columns(self, layout: TableLayout) -> dict[str, str]:
-        """Return the columns that have another name in a layout: name in the table -> name in the layout.
-
-        A column of another type, or with former names that do not fit those of the published columns, is an InputError.
-        """
-        published, now = self.columns, self.present_names
-        found = {}
-        for field in layout.schema:
-            former = former_names(field)
-            olds = {now[name] for name in former if name in now} - {field.name}
-            there = field.name in published.names
-            said = f"stream {self.stream}: attribute {field.name!r} was {' or '.join(map(repr, former))}"
-            if former and not olds and not there:
-                raise InputError(
-                    f"{said}, and the published {layout.name} have no such column; there are: "
-                    f"{listed(published.names)}. Correct `was` in the stream schema, or leave it out for a new "
-                    "attribute"
-                )
-            if olds and len(olds) + there > 1:
-                both = sorted({*olds, *([field.name] if there else [])})
-                raise InputError(
-                    f"{said}, and the published {layout.name} have columns {' and '.join(map(repr, both))}: they "
-                    "cannot become one. Leave `was` out, or give the attribute a name that is not published yet"
-                )
-            for old in olds:
-                self._check_type(field, published.field(old), layout)
-                if now.get(field.name, old) == old:  # else the name is another column's, which is said later
-                    found[old] = field.name
-        return found
-
     def missing_columns(self, layout: TableLayout) -> list[pa.Field]:
-        """Return the columns of a layout that the table lacks, once names and types of the others are checked.
-
-        A column of another type than the published one, or with a name that another one had, is an InputError.
-        """
-        self.check_names(layout.schema)
+        """Return the columns of a layout that the table lacks; one of another type than published is an InputError."""
         for field in layout.schema:
-            if field.name in self.columns.names:
-                self._check_type(field, self.columns.field(field.name), layout)
+            published = self.columns.field(field.name) if field.name in self.columns.names else field
+            if _small(published.type) != _small(field.type):
+                before, after = (_TYPE_NAMES.get(str(kind), str(kind)) for kind in (published.type, field.type))
+                raise InputError(
+                    f"stream {self.stream}: attribute {field.name!r} is {before} in the published {layout.name}, and "
+                    f"{after} in the stream schema; an attribute keeps its type: give the new one another name, or the "
+                    "stream another name"
+                )
         return [field for field in layout.schema if field.name not in self.columns.names]
-
-    def _check_type(self, field: pa.Field, published: pa.Field, layout: TableLayout) -> None:
-        if published.type != _small(field.type):
-            was = "" if field.name == published.name else f", which was {published.name!r},"
-            before, after = (_TYPE_NAMES.get(str(kind), str(kind)) for kind in (published.type, field.type))
-            raise InputError(
-                f"stream {self.stream}: attribute {field.name!r}{was} is {before} in the published {layout.name}, and "
-                f"{after} in the stream schema; an attribute keeps its type: give the new one another name, or the "
-                "stream another name"
-            )
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """True unless the snapshot has been expired."""

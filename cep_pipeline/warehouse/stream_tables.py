@@ -215,7 +215,6 @@ class StreamReader:
             return made
         pinned = self.pinned(("events",)) if snapshot is None else self
         table = pinned._published("events")
-        table.check_names(self.events_schema)
         snapshot_id = snapshot.snapshot_id if snapshot else None
         if snapshot_id is not None and not table.has_snapshot(snapshot_id):
             raise CepError(

@@ -159,7 +159,7 @@ def _verified(warehouse: Store, result: _Verified, days: Collection[date] | None
 
 
 def _fault(recorded: Mapping[str, Recorded] | None, file: DataFile) -> str | None:
-    """What is wrong with a data file; it is read whole where there is a record of what the files were.
+    """The fault of a data file, if any; it is read whole where there is a record of what the files were.
 
     Storage that cannot be reached, or refuses, is an InputError.
     """

@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import EventSchema, events_columns
+from cep_pipeline.events.columns import events_columns
 from cep_pipeline.storage import (
-    former_names,
     make_directory,
     open_filesystem,
     reach_object_stores,
     storage_errors,
     stored_files,
-    with_former_names,
 )
 from cep_pipeline.warehouse.database import Database, is_begun, without_password
 from cep_pipeline.warehouse.layout import SUMMARIES, check_stream_name, table_layouts
@@ -33,6 +29,7 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.units import open_table, opened_tables
 
 if TYPE_CHECKING:
+    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.warehouse.rebuilding import RebuildReport
     from cep_pipeline.warehouse.verification import VerificationReport
 
@@ -90,15 +87,14 @@ class Warehouse(Store):
         place, catalog = _addresses(location, catalog_uri)
         return rebuilding.rebuild(place, catalog, replace=replace, told=told)
 
-    def stream(self, schema: EventSchema) -> StreamTables:
+    def stream(self, schema: StreamSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
-        An attribute that is new in the schema becomes a column. The column of one that was renamed has its new name
-        from now on, in what is published already too. An attribute of another type than the published one, or with a
-        name that another one had, is an InputError.
+        An attribute that is new in the schema becomes a column. An attribute of another type than the published one is
+        an InputError.
         """
         name, only_read = check_stream_name(schema.name), self.database.read_only
-        layouts = table_layouts(events_columns(schema))
+        layouts = table_layouts(events_columns(schema.arrow_schema))
         there: Mapping[str, PublishedTable] = {}
         if not only_read:  # others may look into the warehouse's own folder where it was there before
             for folder in (f"{self.location}/{name}", self.scratch):
@@ -109,13 +105,8 @@ class Warehouse(Store):
             table = there.get(layout.name)
             if table is None and layout.name == SUMMARIES:
                 continue
-            if table is None or table.renamed_columns(layout) or (table.missing_columns(layout) and not only_read):
+            if table is None or (table.missing_columns(layout) and not only_read):
                 self.catalog.ensure_table(name, layout)
-                table = open_table(self.database, name, layout.name)
-            published = {field.name: field for field in table.columns}
-            columns = [former_names(published.get(field.name, field)) for field in layout.schema]
-            known = pa.schema(list(map(with_former_names, layout.schema, columns)))
-            layouts[layout.name] = replace(layout, schema=known)
         return StreamTables(self, name, layouts)
 
     def open_stream(self, name: str) -> StreamTables:

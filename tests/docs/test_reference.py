@@ -85,7 +85,7 @@ def test_the_pages_have_every_part_and_every_table_once() -> None:
 
 def test_every_column_of_the_tables_has_a_meaning() -> None:
     stream = StreamSchema.load(CHECKOUT / "streams" / "generated_trades.yaml")
-    layouts = table_layouts(events_columns(stream))
+    layouts = table_layouts(events_columns(stream.arrow_schema))
     assert set(layouts) == set(MEANINGS)
     for name, layout in layouts.items():
         columns = [field.name for field in layout.schema if field.name not in stream.attributes]

@@ -21,16 +21,12 @@ def figures_of(events: pa.Table, schema: StreamSchema, day: date) -> Figures:
     values = {name: events.column(name) for name in asked.missing}
     values[TIMESTAMP] = values[TIMESTAMP].cast(pa.timestamp("us")).cast(pa.int64())
     there = {name: without_nan(column) for name, column in values.items()}
-    ends = {name: pc.min_max(there[name]).as_py() for name in asked.totals}
     return replace(
         asked,
         rows=events.num_rows,
         missing={name: len(column) - len(there[name].drop_null()) for name, column in values.items()},
         nans={name: len(values[name]) - len(there[name]) for name in asked.nans},
         outside={bounds: outside(values[bounds.column], bounds) for bounds in asked.outside},
-        least={name: both["min"] for name, both in ends.items()},
-        most={name: both["max"] for name, both in ends.items()},
-        totals={name: pc.sum(there[name].cast(pa.float64(), safe=False)).as_py() or 0.0 for name in asked.totals},
     )
 
 

@@ -175,14 +175,12 @@ def test_a_truncated_gzip_is_an_error_that_names_the_file(tmp_path: Path, schema
         read_csv(path, schema)
 
 
-@pytest.mark.parametrize(("ending", "kind"), [("gz", "gzip"), ("bz2", "bzip2"), ("zst", "Zstandard"), ("lz4", "LZ4")])
-def test_a_file_that_is_not_what_its_name_says_is_told(
-    tmp_path: Path, schema: StreamSchema, ending: str, kind: str
-) -> None:
+@pytest.mark.parametrize("ending", ["gz", "bz2", "zst", "lz4"])
+def test_a_file_that_is_not_what_its_name_says_is_told(tmp_path: Path, schema: StreamSchema, ending: str) -> None:
     path = tmp_path / f"trades.csv.{ending}"
     path.write_bytes((HEADER + GOOD).encode())
     for read in (lambda: read_csv(path, schema), lambda: infer_schema(path, timezone="UTC")):
-        with pytest.raises(InputError, match=rf"trades\.csv\.{ending}: this is no {kind} file"):
+        with pytest.raises(InputError, match=rf"trades\.csv\.{ending}: the file is truncated or corrupt \("):
             read()
 
 

@@ -113,7 +113,7 @@ def test_events_are_in_step_if_each_is_behind_the_one_before(rows: list[tuple[in
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     whole = events(10)
     [path] = written(tmp_path, whole.drop(["x"]))
-    with pytest.raises(InputError, match="there is no column 'x'"):
+    with pytest.raises(InputError, match="column 'x' is missing"):
         load_events(SCHEMA, [path])
     with pytest.raises(InputError, match="no such file"):
         load_events(SCHEMA, [tmp_path / "none.parquet"])

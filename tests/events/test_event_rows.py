@@ -38,22 +38,21 @@ def test_from_dict() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"attributes": {"kind": "text"}}, r"attribute 'kind': unknown type 'text'; one of int64, float64"),
-        ({"attributes": {"kind": "strin"}}, r"did you mean 'string'\?"),
-        ({"attributes": ["kind"]}, "must map each name to its type"),
+        ({"attributes": {"kind": "text"}}, r"attributes.kind: Input should be 'int64', 'float64'.*found 'text'"),
+        ({"attributes": ["kind"]}, "attributes: Input should be a valid (mapping|dictionary)"),
         ({"attributes": {"kind": "string", "seq": "int64"}}, "belongs to the engine"),
         ({"attributes": {"kind": "string", "_day": "int64"}}, "belongs to the engine"),
         ({"type_attribute": "kin"}, r"'kin' is not among the attributes; did you mean 'kind'\?"),
         ({"type_attribute": "y"}, "must be string or int64, not float64"),
-        ({"types": "A"}, "types must be a list"),
-        ({"types": ["A", "A"]}, "lists a type twice"),
-        ({"key": ["m"]}, "key 'm' is not among the attributes"),
-        ({"key": "n"}, "key must be a list"),
-        ({"on_missing": "ignore"}, "on_missing must be one of error, empty, skip"),
+        ({"types": "A"}, "types: Input should be a valid list"),
+        ({"types": ["A", "A"]}, "each type has a name and is listed once"),
+        ({"key": ["m"]}, "key 'm' is no attribute that is read"),
+        ({"key": "n"}, "key: Input should be a valid list"),
+        ({"on_missing": "ignore"}, "on_missing: Input should be 'error', 'empty' or 'skip'"),
         ({"timezone": "Mars/Olympus"}, "unknown timezone 'Mars/Olympus'"),
         ({"base_type": ""}, "base_type must be the name of a type"),
         ({"name": ""}, "needs a name"),
-        ({"atributes": {}}, r"unknown field 'atributes'; did you mean 'attributes'\?"),
+        ({"atributes": {}}, "atributes: nothing of this name is known here"),
     ],
 )
 def test_wrong_schemas(change: dict[str, Any], message: str) -> None:
@@ -63,7 +62,7 @@ def test_wrong_schemas(change: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("missing", ["type_attribute", "attributes"])
 def test_missing_fields(missing: str) -> None:
-    with pytest.raises(InputError, match=f"{missing} is missing"):
+    with pytest.raises(InputError, match=f"{missing}(:| is missing)"):
         StreamSchema.from_dict({key: value for key, value in PLAIN.items() if key not in (missing, "base_type")})
 
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import fingerprint_file
 from cep_pipeline.events.readers import READERS, open_rows
 from cep_pipeline.events.source import SourceSettings
 from tests.events.raw import source_file, trades
@@ -37,7 +36,6 @@ def test_a_reader_gives_all_rows_the_columns_that_are_left_out_and_the_fingerpri
     with open_rows(file, source) as rows:
         blocks = list(rows)
         assert rows.dropped_columns == ("note",)
-        assert rows.raw_file() in (None, fingerprint_file(file))
     symbols = [symbol for block in blocks for symbol in block.columns["symbol"].to_pylist()]
     assert symbols == ["SPY", "IBM", "SPY"]
     parts = READERS[name].parts_of(file, source)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.timestamps import check_format, day_bounds, parse_moment, read_timestamps, repeated_hours
+from cep_pipeline.events.timestamps import check_format, day_bounds, parse_moment, read_timestamps
 
 NEW_YORK = "America/New_York"
 
@@ -31,21 +31,6 @@ def test_an_ambiguous_time_is_the_earlier_instant_unless_it_is_marked_as_the_lat
     read = read_timestamps(texts, "iso", NEW_YORK, later=np.ones(3, dtype=bool))
     assert [value.hour for value in read.utc.to_pylist()] == [6, 5, 7]
     assert read.twice.tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("zone", "year", "hours"),
-    [
-        (NEW_YORK, 2013, [("2013-11-03", "01:00 to 02:00")]),
-        ("Australia/Lord_Howe", 2024, [("2024-04-07", "01:30 to 02:00")]),
-        ("America/Santiago", 2024, [("2024-04-06", "23:00 to 00:00")]),
-        ("America/Havana", 2024, [("2024-11-03", "00:00 to 01:00")]),
-        ("UTC", 2024, []),
-        (NEW_YORK, 2499, [("2499-11-01", "01:00 to 02:00")]),
-    ],
-)
-def test_the_hours_that_the_clocks_show_twice(zone: str, year: int, hours: list[tuple[str, str]]) -> None:
-    assert [(str(hour.day), str(hour)) for hour in repeated_hours(zone, year)] == hours
 
 
 def test_a_nonexistent_time_is_none() -> None:

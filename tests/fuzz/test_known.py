@@ -299,7 +299,7 @@ READY: dict[str, tuple[Callable[[], bytes], str]] = {
     "null seqs": (lambda: parquet_bytes(nulled("seq")), "1 of 300 rows have no 'seq'"),
     "times of another type": (lambda: parquet_bytes(retyped("timestamp", pa.list_(pa.int8()))), "x.parquet: "),
     "structs": (lambda: parquet_bytes(retyped("x", pa.struct([("a", pa.int8())]))), "does not fit"),
-    "a missing column": (lambda: parquet_bytes(events().drop(["n"])), "there is no column 'n'"),
+    "a missing column": (lambda: parquet_bytes(events().drop(["n"])), "column 'n' is missing"),
     "cut off": (lambda: parquet_bytes(events())[:-100], "truncated or corrupt"),
     "an encrypted footer": (lambda: parquet_bytes(events())[:-4] + b"PARE", "truncated or corrupt"),
     "no UTF-8": (
@@ -309,7 +309,7 @@ READY: dict[str, tuple[Callable[[], bytes], str]] = {
         "x.parquet: ",
     ),
     "nothing": (lambda: b"", "truncated or corrupt"),
-    "text": (lambda: b"timestamp,seq\n1,2\n", "this is no Parquet file"),
+    "text": (lambda: b"timestamp,seq\n1,2\n", "Parquet magic bytes not found"),
 }
 
 

@@ -137,7 +137,7 @@ class LocalDays:
 
     @property
     def events_schema(self) -> pa.Schema:
-        return events_columns(self.schema)
+        return events_columns(self.schema.arrow_schema)
 
     def pin_events(self) -> EventsSnapshot:
         return EventsSnapshot(1, dict(self.days))

@@ -48,7 +48,7 @@ class Trades:
             {
                 "timestamp": pa.timestamp("us", tz="UTC"),
                 "seq": pa.int64(),
-                "symbol": pa.dictionary(pa.int32(), pa.string()),
+                "symbol": pa.string(),
                 "price": pa.float64(),
                 "history": pa.list_(pa.float64()),
                 **extra,

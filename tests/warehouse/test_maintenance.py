@@ -7,13 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.storage import with_former_names, write_data_file
+from cep_pipeline.storage import write_data_file
 from cep_pipeline.warehouse import catalog, maintenance
 from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
@@ -298,28 +296,3 @@ def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) 
     table = tables.warehouse.catalog.load_table(("trades", "matches"))
     assert len(list(table.scan().plan_files())) == 1
     assert names_of(tables.read_matches("demo")) == list("badce")
-
-
-def test_files_with_the_old_names_of_columns_are_merged_under_the_new_ones(tables: StreamTables) -> None:
-    publish_day(tables, MONDAY, [1.0, 2.0, 3.0, 4.0], parts=4)
-    before = tables.read_events()
-    renamed = {"symbol": "ticker", "price": "px"}
-    schema = Trades()
-    schema.arrow_schema = pa.schema(
-        [
-            with_former_names(field, [field.name] if field.name in renamed else []).with_name(
-                renamed.get(field.name, field.name)
-            )
-            for field in schema.arrow_schema
-        ]
-    )
-    tables = tables.warehouse.stream(schema)
-    assert tables.read_events().equals(before.rename_columns(schema.arrow_schema.names))
-    assert tables.warehouse.maintain(file_rows=100).merged_files == 3
-    (file,) = tables.events_files()
-    footer = pq.read_metadata(file.path)
-    assert {"ticker", "px"} <= set(footer.schema.names)
-    assert {"symbol", "price"}.isdisjoint(footer.schema.names)
-    assert tables.read_events().equals(before.rename_columns(schema.arrow_schema.names))
-    assert tables.warehouse.open_stream("trades").read_events().column("px").to_pylist() == [1.0, 2.0, 3.0, 4.0]
-    assert tables.warehouse.verify(deep=True).damages == ()

@@ -296,11 +296,6 @@ def test_attribute_names_of_any_kind_are_stored(warehouse: Warehouse) -> None:
     assert tuple(tables.read_events().to_pylist()[0][name] for name in odd) == values
 
 
-def test_the_column_day_belongs_to_the_warehouse(warehouse: Warehouse) -> None:
-    with pytest.raises(CepError, match="an attribute is called 'day'"):
-        warehouse.stream(Trades(day=pa.int64()))
-
-
 def _publish_in_a_process(location: str, day: date, count: int) -> None:
     tables = Warehouse.open(location).stream(Trades())
     for _ in range(count):

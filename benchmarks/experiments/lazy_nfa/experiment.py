@@ -131,7 +131,7 @@ def with_histories(timestamp: pa.ChunkedArray, trades: pa.Table) -> pa.Table:
             "price": trades.column("price"),
         }
     )
-    return derive(numbered, trades_schema(), Carry()).select(COLUMNS)
+    return derive(numbered, trades_schema().derived, trades_schema().type_attribute, Carry()).select(COLUMNS)
 
 
 PHASES = (RARE, *FREQUENT)
