@@ -32,7 +32,6 @@ COMMAND_GROUPS = {
     },
     "Patterns over files": {
         "detect": ("cep_pipeline.cli.detect:detect", "Find the matches of patterns in files of events"),
-        "expand": ("cep_pipeline.cli.expand:expand", "List the matches that `detect --output compressed` wrote"),
         "translate": ("cep_pipeline.cli.translate:translate", "Turn MATCH_RECOGNIZE of SQL into patterns"),
     },
     "Run and look": {
@@ -67,7 +66,7 @@ COMMAND_GROUPS = {
 COMMANDS = {name: place for group in COMMAND_GROUPS.values() for name, (place, _) in group.items()}
 """Command -> module and function."""
 
-KEEPING_MEMORY = ("detect", "expand", "bench")
+KEEPING_MEMORY = ("detect", "bench")
 """Commands that work in one process. Memory that pyarrow frees stays with the process and is used again: to hand it
 back to the system and to ask for it anew takes up to a third of the time in which matches are found and written. The
 workers of a day hand it back, since together they would hold a quarter more."""

@@ -159,7 +159,7 @@ def find_adaptively(
 
     With the lines of the events in their files where they are asked for.
     """
-    from cep_pipeline.cli.matches_file import write_matches
+    from cep_pipeline.cli.files import write_matches
     from cep_pipeline.events.event_files import load_events
 
     with console.status("reading the files of events"):
@@ -197,7 +197,7 @@ def find_adaptively(
 
 def written_to(out: Path | None) -> str:
     """Say where the matches are."""
-    from cep_pipeline.cli.tables import STDOUT
+    from cep_pipeline.cli.files import STDOUT
 
     return "; --out FILE writes the matches" if out is None else f"; written to {'stdout' if out == STDOUT else out}"
 

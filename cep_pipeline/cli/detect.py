@@ -64,10 +64,10 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 @click.option("--plan", "plan_file", type=PATH, help="A plan that `cep plan --out` wrote.")
 @click.option(
     "--output",
+    type=click.Choice(["verbose", "count"]),
     default="verbose",
     show_default=True,
-    metavar="verbose|compressed|count",
-    help="A row for each match; a row for all that end with the same event (`cep expand` lists them); their number.",
+    help="A row for each match, or their number.",
 )
 @click.option(
     "--limit",
@@ -134,13 +134,11 @@ def detect(
       cep detect … --show 10 --out matches.csv        show the first ten matches of each pattern with their events
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
-      cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
       cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
       cep detect … --planner simulated_annealing --steps 100000      plan all patterns together, so that they share
     """
-    from cep_pipeline.cli.matches_file import write_matches
+    from cep_pipeline.cli.files import STDOUT, check_output_file, write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
-    from cep_pipeline.cli.tables import STDOUT, check_output_file
     from cep_pipeline.detection.detect import DetectionRun, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
@@ -222,8 +220,8 @@ def _first_matches(
 
     Of a pattern with SUMMARIZE its rows are shown, behind the others.
     """
+    from cep_pipeline.cli.files import with_json_returns
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in, summary_table
-    from cep_pipeline.cli.matches_file import with_json_returns
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
     from cep_pipeline.detection.results import match_events, opened
 
@@ -277,8 +275,6 @@ def _read(
 
 def _check_form(output: str, out: Path | None, lines: bool, patterns: Sequence[Pattern]) -> None:
     """Refuse a form of output in a file that cannot hold it."""
-    if output == "compressed" and (out is None or out.suffix != ".parquet"):
-        raise InputError("compressed output holds binary buffers: write it to a .parquet file, with --out")
     if lines and out is None:
         raise InputError("--lines stand beside the events in the file: name one with --out")
     if lines and output != "verbose":

@@ -15,6 +15,7 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
+from cep_pipeline.cli.files import check_output_file, write_table
 from cep_pipeline.cli.options import (
     PATH,
     Day,
@@ -27,7 +28,6 @@ from cep_pipeline.cli.options import (
     writing,
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
-from cep_pipeline.cli.tables import check_output_file, write_table
 from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP

@@ -149,7 +149,7 @@ class LimitedPattern:
     matches, exact
         The number of its matches, before OUTPUT and CONSUME; not exact: it has at least so many.
     files
-        Files of buffers, for `cep expand`.
+        Files of buffers, for `cep.expand`.
     """
 
     limit: str

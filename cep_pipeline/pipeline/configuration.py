@@ -211,7 +211,7 @@ class LimitSettings(Document):
     then: Literal["count", "compressed", "skip", "fail"] = setting(
         "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
         "its matches are counted, without being listed where that is possible. `compressed`: they are kept as "
-        "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
+        "buffers in files that `cep.expand` reads, where they need not be listed for that; else they are counted. "
         "`skip`: nothing. `fail`: the day fails, and what was published stays.",
         "count",
     )

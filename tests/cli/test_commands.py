@@ -334,13 +334,6 @@ def test_files_for_machines_are_one_document_each(project: Project) -> None:
     assert analyzed["events"] == 6
     assert {node["pattern"] for node in analyzed["detection"]["nodes"]} <= set(found["matches"])
 
-    assert not cep("detect", *over, "--output", "compressed", "--out", "c.parquet", folder=folder).code
-    done = cep("expand", "c.parquet", "--out", "e.parquet", folder=folder)
-    assert f"{sum(found['matches'].values())} matches written to e.parquet" in done.errors
-    columns = ["pattern", "match_id", "bindings"]
-    written = pq.read_table(folder / "e.parquet").select(columns)
-    assert written.equals(pq.read_table(folder / "m.parquet").select(columns))
-
 
 def test_the_warehouse_for_machines_is_one_document_each(project: Project, tmp_path: Path) -> None:
     verified = cep("verify", folder=project.folder).output

@@ -113,7 +113,6 @@ def test_buffers_of_a_limited_pattern_can_be_expanded_and_go_with_the_next_run(e
         for row in batch.to_pylist()
     ]
     assert len(found) == len(set(found)) == one.matches
-    assert command("expand", one.files[0], "--first", "3", folder=explosive.folder).code == 0
     pipeline.write_text(text.replace("max_matches: 500", "max_matches: 500000"))
     explosive.run(redo=True).run_days([MONDAY])
     assert not limited(explosive.tables())
