@@ -1,4 +1,4 @@
-"""`cep detect --adapt`: its options, its progress, and the summary of decisions and switches."""
+"""`cep detect --adapt`: its settings, its progress, and the summary of decisions and switches."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import pyarrow as pa
 
-from cep_pipeline.cli.options import counted, with_options
+from cep_pipeline.cli.options import counted
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.terminal import Terminal, plain_value, say_json, table_of
 from cep_pipeline.errors import DataError, InputError
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.pipeline.configuration import AdaptationSettings
     from cep_pipeline.planning.plans import Plan
 
 SWITCHES_SHOWN = 20
@@ -30,115 +30,26 @@ _READ_AT_ONCE = 1 << 16
 """Events that are handed to the loop at once."""
 
 
-adaptation_options = with_options(
-    click.option(
-        "--adapt", is_flag=True, help="Let the plan follow the statistics of the stream; the matches are the same."
-    ),
-    click.option(
-        "--decision",
-        metavar="NAME",
-        help="When to plan again: static, unconditional, constant_threshold, invariant.  [default: invariant]",
-    ),
-    click.option(
-        "--distance",
-        metavar="D",
-        help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant."
-        "  [default: 0]",
-    ),
-    click.option(
-        "--k",
-        metavar="N",
-        help="Of invariant: so many a block, the tightest, or 'all'.  [default: 'planner', 1 to 3 as its plans need]",
-    ),
-    click.option(
-        "--threshold",
-        type=float,
-        metavar="T",
-        help="Of constant_threshold: the share by which a number moves.  [default: 0.5]",
-    ),
-    click.option(
-        "--every",
-        metavar="LENGTH",
-        help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
-    ),
-    click.option(
-        "--minimum-gain",
-        type=float,
-        metavar="SHARE",
-        help="Use a new plan only if it saves more than this share of the cost.  [default: as soon as the old "
-        "plan has lost, or the new one is likely to save, as much as a switch costs]",
-    ),
-    click.option(
-        "--window",
-        type=int,
-        metavar="EVENTS",
-        help="The events that statistics reach back.  [default: the last two decisions]",
-    ),
-)
-"""`--adapt`, and what decides about plans then: handed on by these names."""
+def following_settings(given: AdaptationSettings, every: str | None, *, adapt: bool) -> dict[str, Any]:
+    """The settings of the loop that the options ask for; none where there is no `--adapt`.
 
-
-def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the loop that the options ask for, checked; none where there is no `--adapt`.
-
-    Options without `--adapt`, or of another decision function, or with values that there are not, are an InputError.
+    Options without `--adapt`, or settings that the decision function does not have, are an InputError.
     """
-    asked = {name: value for name, value in given.items() if name != "adapt" and value is not None}
-    if not given["adapt"]:
-        if asked:
-            option = next(iter(asked)).replace("_", "-")
-            raise InputError(f"--{option} says how plans follow the stream: it goes with --adapt")
-        return {}
     from cep_pipeline.adaptation import decision_function
 
-    name = asked.pop("decision", "invariant")
-    settings: dict[str, Any] = {}
-    if "every" in asked:
-        every = _every(asked.pop("every"))
-        settings["every" if isinstance(every, str) else "every_events"] = every
-    if "minimum_gain" in asked:
-        settings["minimum_gain"] = asked.pop("minimum_gain")
-    if "window" in asked:
-        settings["window"] = asked.pop("window")
+    asked = given.model_dump(exclude_unset=True)
+    if not adapt:
+        if asked or every:
+            option = f"--set {next(iter(asked))}" if asked else "--every"
+            raise InputError(f"{option} says how plans follow the stream: it goes with --adapt")
+        return {}
+    settings: dict[str, Any] = {"minimum_gain": asked.pop("minimum_gain", None)}
+    if every is not None:
+        of_events = re.fullmatch(r"([1-9][0-9]{0,17}) +events?", every.strip())
+        settings |= {"every_events": int(of_events[1])} if of_events else {"every": every}
     if "k" in asked:
-        asked["k"] = _k(asked["k"])
-    if "distance" in asked:
-        asked["distance"] = _number_or_name(asked["distance"])
-    return {**settings, "decision": decision_function(name, **asked)}
-
-
-def _every(text: str) -> str | int:
-    """A length of time, as it is written, or a number of events."""
-    from cep_pipeline.patterns.pattern import parse_duration_us
-
-    if counted := _EVENTS.fullmatch(text.strip()):
-        return int(counted[1])
-    try:
-        parse_duration_us(text)
-    except InputError as error:
-        raise InputError(f"--every: {error}; or write a number of events, as in 50000 events") from error
-    return text
-
-
-_EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
-
-
-def _k(text: str) -> int | str | None:
-    from cep_pipeline.pipeline.configuration import ALL
-    from cep_pipeline.planning.planners import BY_PLANNER
-
-    if text in (ALL, BY_PLANNER):
-        return None if text == ALL else text
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--k {text!r}: a block has one invariant or more: write 1, 2, …, {BY_PLANNER} or {ALL}")
-    return int(text)
-
-
-def _number_or_name(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+        asked["k"] = given.most_invariants
+    return {**settings, "decision": decision_function(asked.pop("decision", "invariant"), **asked)}
 
 
 def find_adaptively(

@@ -11,22 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
-from click.core import ParameterSource
 from rich.table import Table
 
 from cep_pipeline.cli.adaptive import (
-    adaptation_options,
-    decision_settings,
     find_adaptively,
+    following_settings,
     print_counts,
     print_notes,
     refuse_nothing_left,
     written_to,
 )
 from cep_pipeline.cli.options import PATH, json_option, pattern_file_options
-from cep_pipeline.cli.plan import read_plan
-from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options
-from cep_pipeline.cli.sources import event_paths, patterns_over_files
+from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
+from cep_pipeline.cli.sources import event_paths, patterns_over_files, read_plan
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 
@@ -52,15 +49,7 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
     help="Option of the mechanism, of nfab: merge, backtrack; of lazy_tree_nfa: smallest_counter. It changes the cost, "
     "never the matches.",
 )
-@click.option(
-    "--planner",
-    default="dp_left_deep",
-    metavar="NAME",
-    help="Planner.  [default: dp_left_deep, for patterns that are worth planning]",
-)
-@click.option("--cost", metavar="NAME", help="Cost model of the planner.  [default: that of the mechanism]")
-@click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
-@search_options
+@planner_options
 @click.option("--plan", "plan_file", type=PATH, help="A plan that `cep plan --out` wrote.")
 @click.option(
     "--output",
@@ -86,7 +75,17 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
     metavar="N",
     help="Matches of each pattern to show with their events; 0 shows none. Without --adapt.",
 )
-@adaptation_options
+@click.option(
+    "--adapt",
+    is_flag=True,
+    help="Let the plan follow the statistics of the stream; the matches are the same. --set takes decision, distance, "
+    "k, threshold and minimum_gain too.",
+)
+@click.option(
+    "--every",
+    metavar="LENGTH",
+    help="Of --adapt: time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
+)
 @click.option(
     "--out",
     type=PATH,
@@ -100,17 +99,17 @@ def detect(
     parameters: tuple[str, ...],
     mechanism: str | None,
     options: tuple[str, ...],
-    planner: str,
-    cost: str | None,
-    alpha: float,
+    planner: str | None,
+    settings: tuple[str, ...],
     plan_file: Path | None,
     output: str,
     limit: int | None,
     lines: bool,
     show: int,
+    adapt: bool,
+    every: str | None,
     out: Path | None,
     as_json: bool,
-    **more: Any,
 ) -> None:
     """Find all matches of patterns in files of events, show the first ones, and write all of them to a file.
 
@@ -135,56 +134,52 @@ def detect(
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
-      cep detect … --planner simulated_annealing --steps 100000      plan all patterns together, so that they share
+      cep detect … --planner simulated_annealing --set steps=100000      plan all patterns together, so that they share
     """
     from cep_pipeline.cli.files import STDOUT, check_output_file, write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.detection.detect import DetectionRun, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import check_planner
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 
     check_output_file(out)
     if as_json and out == STDOUT:
         raise InputError("--json prints the summary on stdout: let --out name a file")
-    check_planner(planner)
-    searching, decisive = given_options(planner, more), decision_settings(more)
-    if searching and plan_file and not decisive:
-        raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
+    planning, adaptation = read_settings(settings, planner)
+    by, cost, alpha, searching = planner_of(planning)
+    following = following_settings(adaptation, every, adapt=adapt)
+    if plan_file and planning.model_fields_set and not adapt:
+        raise InputError("--plan gives the plan: leave --planner and its settings out")
     stream, parsed = patterns_over_files(patterns, schema, parameters)
     _check_form(output, out, lines, parsed)
     paths = event_paths(events, stream)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
-    if cost is not None:
-        cost_named(cost)
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
     console = output_console(stderr=True)
-    if decisive:
+    if adapt:
         from cep_pipeline.adaptation import AdaptiveDetection
         from cep_pipeline.adaptation.plan_makers import planned_together
 
-        planned_together(parsed, chosen, planner, cost, alpha, searching, given)
-        loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
+        planned_together(parsed, chosen, by, cost, alpha, searching, given)
+        loop = AdaptiveDetection(by, cost, alpha, mechanism, options, search=searching, **following)
         find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, lines=lines, as_json=as_json)
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
     plan, plan_over = given, None
-    by_default = click.get_current_context().get_parameter_source("planner") is ParameterSource.DEFAULT
-    if not by_default or cost is not None or alpha:  # otherwise detection plans what is worth planning
-        plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
+    if planning.model_fields_set:  # otherwise detection plans what is worth planning
+        plan_over = partial(_plan_over, planner=by, cost=cost, alpha=alpha, **searching)
     if plan is None and plan_over is not None:
         simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
             snapshot = estimate_statistics(simple, loaded.events)
         with console.status("planning"):
-            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching)
+            plan = plan_for(simple, snapshot, chosen, by, cost, alpha, compare=False, **searching)
     planned = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from cep_pipeline.cli.options import (
     PATH,
@@ -20,11 +21,18 @@ from cep_pipeline.cli.options import (
     next_command,
     pattern_file_options,
     pattern_set_option,
-    with_options,
     writing,
 )
-from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options
-from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
+from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
+from cep_pipeline.cli.sources import (
+    Asked,
+    OpenedStream,
+    chosen_set,
+    chosen_stream,
+    event_paths,
+    patterns_over_files,
+    read_plan,
+)
 from cep_pipeline.cli.terminal import (
     Terminal,
     format_seconds,
@@ -36,7 +44,8 @@ from cep_pipeline.cli.terminal import (
 )
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.guarded import read_json
+from cep_pipeline.planning.costs import COSTS
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, planners_text
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.mechanisms import Metrics
@@ -49,66 +58,20 @@ if TYPE_CHECKING:
 CHOSEN = "▶"
 
 
-class _Asked(Asked):
-    """A request for a plan: the patterns, and the events or the day that it is made for."""
-
-    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        """The patterns, and their statistics: estimated from the files, or the day's."""
-        return self._from_files() if self.over_files else self._from_warehouse()
-
-    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        from cep_pipeline.events.event_files import load_events
-        from cep_pipeline.questions.composed_statistics import estimate_statistics
-
-        stream, parsed = self.over_these_files()
-        with Terminal(stderr=True).status("reading events"):
-            events = load_events(stream, self.event_paths(stream)).events
-        return parsed, estimate_statistics(parsed, events)
-
-    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        from cep_pipeline.pipeline.statistics_history import no_statistics_of
-        from cep_pipeline.statistics import StatisticsSnapshot
-
-        opened = self.open()
-        stream, tables, pattern_set = opened.stream, opened.tables, opened.pattern_sets[0]
-        days = [record.day for record in tables.days() if self.day in (None, record.day)]
-        for day in reversed(days):
-            content = tables.read_statistics(pattern_set.name, day)
-            if content is not None:
-                snapshot = StatisticsSnapshot.from_json(content, f"statistics of {day}")
-                return pattern_set.patterns, snapshot
-        raise no_statistics_of(stream, pattern_set, f"of {self.day}" if self.day else "of any day")
-
-
-_what_options = with_options(
-    configuration_options,
-    pattern_file_options(required=False),
-    pattern_set_option,
-    click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
-)
-"""Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
-
-
-@click.command(cls=CommandOfPlanners)
-@_what_options
-@click.option(
-    "--planner",
-    default="dp_left_deep",
-    metavar="NAME",
-    help="Planner.  [default: that of the pattern set; over files dp_left_deep]",
-)
-@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set, or of the mechanism]")
-@click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
+@click.command()
+@configuration_options
+@pattern_file_options(required=False)
+@pattern_set_option
+@click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")
+@planner_options
 @click.option("--mechanism", metavar="NAME", help="Plan for this mechanism.  [default: the fastest for each pattern]")
 @click.option("--out", type=PATH, help="Write the plan to this JSON file, for `cep detect --plan`.")
 @click.option("--compare", is_flag=True, help="Show all planners side by side instead.")
 @json_option
 @click.option("--full", is_flag=True, help="Print the plan of every pattern, however many there are.")
-@search_options
 def plan(
-    planner: str,
-    cost: str | None,
-    alpha: float,
+    planner: str | None,
+    settings: tuple[str, ...],
     mechanism: str | None,
     out: Path | None,
     compare: bool,
@@ -130,51 +93,43 @@ def plan(
     Examples:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
-      cep plan --stream us_equity_trades --planner simulated_annealing --sharing subexpression --time-limit 5
+      cep plan --stream us_equity_trades --planner simulated_annealing --set sharing=subexpression --set time_limit_s=5
       cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
     from cep_pipeline.questions.explained_mechanisms import explained_choice
 
-    check_planner(planner)  # a wrong name is told before anything is read
-    cost_named(cost or "throughput")
-    by_default = click.get_current_context().get_parameter_source("planner") is ParameterSource.DEFAULT
-    own = None
-    if by_default and not (compare or options["patterns"] or options["schema"] or options["events"]):
-        own = open_stream(options["config"], options["stream"], options["pattern_set"]).pattern_sets[0]
-        planner = own.planner
-    searching = given_options(planner, options)
+    planning, _ = read_settings(settings, planner)  # wrong ones are told before anything is read
     if out is not None and compare:
         raise InputError("--compare makes no plan to write: leave out --out, or --compare")
     if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
         raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
-    asked = _Asked(**options)
-    patterns, snapshot = asked.resolve()
+    asked = Asked(**options)
+    opened = None if asked.over_files else asked.open()
+    own = None if opened is None or planner is not None or compare else opened.pattern_sets[0]
+    by, cost, alpha, search = planner_of(planning, own)
+    patterns, snapshot = _of_files(asked) if opened is None else _of_day(opened, asked.day)
     mechanism = mechanism or (None if own is None else own.mechanism)
     chosen = choose_mechanisms(patterns, mechanism)
     if compare:
-        _show_comparisons(patterns, snapshot, chosen, planner, cost, alpha, as_json)
+        _show_comparisons(patterns, snapshot, chosen, by, cost, alpha, as_json)
         return
-    if own is not None:
-        cost, alpha, searching = cost or own.cost, alpha or own.alpha, {**own.search, **searching}
     with Terminal(stderr=True).status("planning"):
-        made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching)
+        made = plan_for(patterns, snapshot, chosen, by, cost, alpha, **search)
     if as_json:
         say_json({"plan": made.to_json(), "mechanisms": chosen})
     else:
         reasons = explained_choice(patterns, mechanism)
         say(complete(made.explain(reasons, _names(made) if full else None)))
     for pattern in patterns:
-        by = made.for_pattern(pattern.name).planner
-        if by != planner and not by_default:
-            what = "only the pattern's order" if by == "trivial" else "orders only"
+        made_by = made.for_pattern(pattern.name).planner
+        if planner not in (None, made_by):
+            what = "only the pattern's order" if made_by == "trivial" else "orders only"
             say(
-                f"note: pattern {pattern.name!r} is planned by {by}, not by {planner}: {chosen[pattern.name]} runs "
-                f"{what}",
+                f"note: pattern {pattern.name!r} is planned by {made_by}, not by {planner}: {chosen[pattern.name]} "
+                f"runs {what}",
                 err=True,
             )
         describe = MECHANISMS[chosen[pattern.name]].describe
@@ -184,6 +139,36 @@ def plan(
         with writing(out):
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
         say(f"written to {out}", err=True)
+
+
+plan.help = cleandoc(str(plan.help)).replace(
+    "{planners}", f"\b\nPlanners\n{planners_text()}\n\nCost models: {', '.join(COSTS)}."
+)
+
+
+def _of_files(asked: Asked) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+    """The patterns over files, and their statistics of these files."""
+    from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.questions.composed_statistics import estimate_statistics
+
+    stream, parsed = asked.over_these_files()
+    with Terminal(stderr=True).status("reading events"):
+        events = load_events(stream, asked.event_paths(stream)).events
+    return parsed, estimate_statistics(parsed, events)
+
+
+def _of_day(opened: OpenedStream, day: date | None) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+    """The patterns of a set, and their statistics of a day, the latest that has some if none is given."""
+    from cep_pipeline.pipeline.statistics_history import no_statistics_of
+    from cep_pipeline.statistics import StatisticsSnapshot
+
+    pattern_set = opened.pattern_sets[0]
+    days = [record.day for record in opened.tables.days() if day in (None, record.day)]
+    for one in reversed(days):
+        content = opened.tables.read_statistics(pattern_set.name, one)
+        if content is not None:
+            return pattern_set.patterns, StatisticsSnapshot.from_json(content, f"statistics of {one}")
+    raise no_statistics_of(opened.stream, pattern_set, f"of {day}" if day else "of any day")
 
 
 @click.command()
@@ -372,13 +357,6 @@ def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...])
         return plan.explain(patterns=only or _names(plan))
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
     return plan.explain(explained_choice(patterns, mechanism), only or _names(plan))
-
-
-def read_plan(path: Path) -> Plan:
-    """Read a plan file; an InputError says that it is missing or holds no plan."""
-    from cep_pipeline.planning import Plan
-
-    return Plan.from_json(read_json(path, "plan"), str(path))
 
 
 def _show_comparisons(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cep_pipeline.cli.options import note_unused_parameters, parse_parameters, repeat
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
+    from cep_pipeline.planning import Plan
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -88,6 +90,13 @@ def patterns_over_files(
     parsed = read_patterns(patterns, stream, values)
     note_unused_parameters(values, parsed)
     return stream, parsed
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file; an InputError says that it is missing or holds no plan."""
+    from cep_pipeline.planning import Plan
+
+    return Plan.from_json(read_json(path, "plan"), str(path))
 
 
 def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:

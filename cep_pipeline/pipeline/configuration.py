@@ -731,7 +731,7 @@ class Configuration:
         alpha = next((one for one in (settings.alpha, planning.alpha) if one is not None), 0.0)
         try:
             _check_names(settings.limits.patterns, patterns)
-            search = _search(planner, cost, alpha, settings, planning)
+            search = search_settings(planner, cost, alpha, settings, planning)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
         return PatternSet(
@@ -766,8 +766,8 @@ def check_mechanism(name: str) -> None:
     choose_mechanisms((), name)
 
 
-def _search(
-    planner: str, cost: str | None, alpha: float, settings: PatternSetSettings, planning: PlanningSettings
+def search_settings(
+    planner: str, cost: str | None, alpha: float, settings: PlanningSettings, planning: PlanningSettings
 ) -> dict[str, Any]:
     """The options of planning a set's patterns together, {} where its planner plans each by itself.
 

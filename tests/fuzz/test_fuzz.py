@@ -25,7 +25,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.adaptation.distance import Distances
 from cep_pipeline.adaptation.invariants import invariants_of
-from cep_pipeline.cli.plan import read_plan
+from cep_pipeline.cli.sources import read_plan
 from cep_pipeline.documents import load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.derived import Carry
