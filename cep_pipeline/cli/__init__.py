@@ -25,10 +25,9 @@ from cep_pipeline.signals import Terminated, end_in_order
 COMMAND_GROUPS = {
     "First steps": {
         "init": ("cep_pipeline.cli.first_steps:init", "Make a project folder, for a file of yours or an example"),
-        "stream": ("cep_pipeline.cli.first_steps:stream", "Propose a stream schema for a CSV or Parquet file"),
         "preview": ("cep_pipeline.cli.first_steps:preview", "Show what a stream schema reads of raw files"),
         "check": ("cep_pipeline.cli.first_steps:check", "Find all errors in settings, schemas and patterns"),
-        "generate": ("cep_pipeline.cli.generate:generate", "Make days of trades to try things on"),
+        "generate": ("cep_pipeline.cli.first_steps:generate", "Make days of trades to try things on"),
     },
     "Patterns over files": {
         "detect": ("cep_pipeline.cli.detect:detect", "Find the matches of patterns in files of events"),

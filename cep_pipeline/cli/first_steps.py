@@ -1,4 +1,4 @@
-"""`cep stream infer`, `init`, `preview` and `check`: from files of one's own to a project, and a look before a run."""
+"""`cep init`, `preview`, `check` and `generate`: files to begin with, a project for them, and looks before a run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 import click
 import pyarrow as pa
+from rich.progress import Progress
 
 from cep_pipeline.cli.options import (
     GENERATED,
@@ -29,7 +30,7 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     writing,
 )
-from cep_pipeline.cli.terminal import output_console, say, say_json, table_of
+from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, table_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,51 +40,6 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
 
-_inference_options = (
-    click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days."),
-    click.option("--time", "time_column", metavar="COLUMN", help="Column with the time of an event."),
-    click.option("--type", "type_column", metavar="COLUMN", help="Column with the type of an event."),
-)
-
-
-@click.command()
-@click.argument("action", type=click.Choice(["infer"]))
-@click.argument("file", type=PATH)
-@_inference_options[0]
-@click.option("--name", metavar="NAME", help="Name of the stream; made from the name of the file if not given.")
-@_inference_options[1]
-@_inference_options[2]
-@click.option("--out", type=PATH, help="File to write, in place of printing; none is overwritten.")
-def stream(
-    action: str,
-    file: Path,
-    timezone: str | None,
-    name: str | None,
-    time_column: str | None,
-    type_column: str | None,
-    out: Path | None,
-) -> None:
-    """Propose a stream schema for a CSV or Parquet file.
-
-    It finds the delimiter and the header, the types of the columns, the column with the time and how it is written, and
-    a column whose values divide the events into types. What it proposes is a YAML file with comments, which
-    `cep detect --schema` takes as it is. Look at it: comments say what is doubtful.
-
-    \b
-    Examples:
-      cep stream infer readings/2025-03-04.csv --timezone Europe/Copenhagen
-      cep stream infer trades.csv.gz --timezone America/New_York --type symbol --out trades.yaml
-      cep preview trades.csv.gz --schema trades.yaml        look at what it reads
-    """
-    from cep_pipeline.events.inference import infer_schema
-
-    made = infer_schema(file, timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-    if out is None:
-        say(made.text, nl=False)
-        return
-    _write_new(out, made.text)
-    say(f"{out} is written; look at what it reads: {next_command('preview', file, schema=out)}")
-
 
 @click.command()
 @click.argument("folder", type=PATH)
@@ -92,16 +48,18 @@ def stream(
     type=PATH,
     help="Raw file of the stream, CSV or Parquet; its schema is inferred. Without it a small example is made.",
 )
-@_inference_options[0]
-@_inference_options[1]
-@_inference_options[2]
+@click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days.")
+@click.option("--time", "time_column", metavar="COLUMN", help="Column with the time of an event.")
+@click.option("--type", "type_column", metavar="COLUMN", help="Column with the type of an event.")
 def init(
     folder: Path, data: Path | None, timezone: str | None, time_column: str | None, type_column: str | None
 ) -> None:
     """Make a project folder: pipeline.yaml, a stream schema and a first pattern, all with comments.
 
-    Files that are there already are not overwritten. With --data the project is about the stream of that file, as
-    `cep stream infer` proposes it. Without it, it is about two days of readings in cold rooms, which are made too.
+    Files that are there already are not overwritten. With --data the project is about the stream of that file. Its
+    schema is inferred: the delimiter and the header, the types of the columns, the column with the time and how it is
+    written, and a column whose values divide the events into types. Comments in it say what is doubtful. Without
+    --data it is about two days of readings in cold rooms, which are made too.
 
     \b
     Examples:
@@ -346,16 +304,12 @@ def _print_preview(of: dict[str, Any], timezone: str) -> None:
 
 @click.command()
 @click.argument("files", metavar="[PATTERNS]...", nargs=-1, type=PATH)
-@click.option(
-    "--patterns", multiple=True, type=PATH, help="Pattern file, named as in `cep detect`; may be given several times."
-)
 @click.option("--schema", type=PATH, help="Stream schema of pattern files without a project.")
 @parameter_option
 @configuration_options
 @json_option
 def check(
     files: tuple[Path, ...],
-    patterns: tuple[Path, ...],
     schema: Path | None,
     parameters: tuple[str, ...],
     config: Path,
@@ -366,9 +320,9 @@ def check(
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
     told as warnings, with what there is. So are text attributes that patterns order by < or >, and whose values look
-    like numbers, times or bools; where no day is published, the beginning of the first raw file is looked at. A note
-    names streams whose raw files are not there yet. The exit code is 2 where there is an error. With --schema, pattern
-    files are checked without a project, and no data is looked at.
+    like numbers, times or bools; `cep preview` looks at those of raw files. A note names streams whose raw files are
+    not there yet. The exit code is 2 where there is an error. With --schema, pattern files are checked without a
+    project, and no data is looked at.
 
     \b
     Examples:
@@ -381,8 +335,8 @@ def check(
     notes: list[str] = []
     checked = ""
     with _collecting_warnings(doubts):
-        if schema is not None or files or patterns:
-            checked = _check_files((*files, *patterns), schema, parameters, errors)
+        if schema is not None or files:
+            checked = _check_files(files, schema, parameters, errors)
         elif parameters:
             raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:
@@ -455,8 +409,7 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
                 stream or Path(opened.data) != GENERATED.absolute()
             ):
                 missing[name] = said
-            if not _add_doubts(configuration, opened, doubts) and said is None:
-                _look_at_raw(opened, doubts, notes)
+            _add_doubts(configuration, opened, doubts)
     if stream:
         doubts += missing.values()
     elif len(missing) == 1:
@@ -481,44 +434,93 @@ def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
     return found
 
 
-def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> bool:
-    """Add what is strange about the patterns of a stream over its last published day; False if no such day is there."""
-    from cep_pipeline.cli.sources import last_published
+def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> None:
+    """Add what is strange about the patterns of a stream over its last published day, if there is one."""
     from cep_pipeline.language.doubts import doubts_about, ordered_texts, texts_compared
     from cep_pipeline.pipeline.configuration import patterns_of
+    from cep_pipeline.storage import read_data_file
 
-    name, patterns = opened.name, patterns_of(opened.pattern_sets)
-    location = configuration.warehouse_location
+    patterns, location = patterns_of(opened.pattern_sets), configuration.warehouse_location
     if not patterns or ("://" not in location and not Path(location).exists()):
-        return False
-    warehouse = configuration.open_warehouse()
-    if name not in warehouse.streams():
-        return False
-    tables = warehouse.open_stream(name)
-    asked = {attribute for one in patterns for attribute, _ in (*texts_compared(one), *ordered_texts(one))}
-    found = last_published(tables, {opened.schema.type_attribute, *asked})
-    if found is None:
-        return False
-    day, events = found
-    types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
-    said = doubts_about(patterns, types, None, events)
-    doubts += [f"stream {name}, {day}: {text}" for text in said]
-    return True
-
-
-def _look_at_raw(opened: Stream, doubts: list[str], notes: list[str]) -> None:
-    """Add what is strange about the order of texts in the first raw file of a stream, if its patterns order any."""
-    from cep_pipeline.events.event_files import first_events
-    from cep_pipeline.language.doubts import doubts_about_order, ordered_texts
-    from cep_pipeline.pipeline.configuration import patterns_of
-
-    patterns = [pattern for pattern in patterns_of(opened.pattern_sets) if ordered_texts(pattern)]
-    if not patterns:
         return
-    try:
-        [file, *_] = _files_of(opened)
-        doubts += [
-            f"stream {opened.name}: {text}" for text in doubts_about_order(patterns, first_events(opened.schema, file))
-        ]
-    except InputError as error:
-        notes.append(f"stream {opened.name}: values of text that patterns order could not be looked at: {error}")
+    warehouse = configuration.open_warehouse()
+    if opened.name not in warehouse.streams():
+        return
+    tables = warehouse.open_stream(opened.name)
+    days = [record.day for record in tables.days() if record.events]
+    asked = {attribute for one in patterns for attribute, _ in (*texts_compared(one), *ordered_texts(one))}
+    asked.add(opened.schema.type_attribute)
+    columns = pa.schema([one for one in tables.events_schema if one.name in asked])
+    if days and len(columns) == len(asked):  # a new attribute has no column yet
+        files = tables.events_files(days[-1], days[-1])
+        events = pa.concat_tables([read_data_file(file.path, columns) for file in files])
+        types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
+        said = doubts_about(patterns, types, None, events)
+        doubts += [f"stream {opened.name}, {days[-1]}: {text}" for text in said]
+
+
+# -- generate ---------------------------------------------------------------------------------------------------------
+
+FIRST_DAY = date(2025, 1, 6)
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=PATH,
+    default=GENERATED,
+    show_default=True,
+    help="Folder; a day becomes DATE/trades.csv.gz in it.",
+)
+@click.option("--from", "first", type=Day(), default=FIRST_DAY, show_default=True, help="First day.")
+@click.option("--days", type=click.IntRange(1, 3660), default=3, show_default=True, help="Trading days to make.")
+@click.option(
+    "--stocks",
+    type=click.IntRange(4, 2100),
+    default=8,
+    show_default=True,
+    help="SPY, BAC, AIG, IBM, then S0004, S0005, ...",
+)
+@click.option(
+    "--events-per-day",
+    type=click.IntRange(min=1),
+    default=150_000,
+    show_default=True,
+    help="The session ends after about so many trades.",
+)
+@click.option("--full", is_flag=True, help="Whole sessions, without a limit of events.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Another seed, another market.")
+@click.option("--missing-only", is_flag=True, help="Leave days alone that are there already.")
+def generate(
+    out: Path, first: date, days: int, events_per_day: int, full: bool, missing_only: bool, **market: Any
+) -> None:
+    """Make days of a trading stream, in the raw layout in which a vendor delivers them.
+
+    Prices walk together (market, sector, stock), trading is busiest at the opening and the close, rates drift from day
+    to day, and weekends have no file. The same settings give the same bytes.
+
+    \b
+    Examples:
+      cep generate                                            three days for a first `cep run`
+      cep generate --stocks 200 --days 5 --full --out stocks  the stream of the papers' experiments
+    """
+    from cep_pipeline.generate import FILE_NAME, GeneratedDay, generate_days, is_trading_day
+
+    wanted: list[date] = []
+    day = first
+    while len(wanted) < days:
+        if is_trading_day(day):
+            wanted.append(day)
+        day += timedelta(days=1)
+    missing = [day for day in wanted if not (missing_only and (out / day.isoformat() / FILE_NAME).exists())]
+    console = Terminal(stderr=True)
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("making days of trades", total=len(missing))
+
+        def done(made: GeneratedDay) -> None:
+            progress.advance(task)
+            console.print(f"{made.day}: {made.events:,} trades in {made.path}")
+
+        generate_days(out, missing, events_per_day=None if full else events_per_day, progress=done, **market)
+    if len(missing) < len(wanted):
+        console.print(f"there already: {counted(len(wanted) - len(missing), 'day')}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -17,8 +17,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
@@ -119,20 +117,6 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
         else:
             found[path] = None
     return list(found)
-
-
-def last_published(tables: StreamTables, names: Set[str]) -> tuple[date, pa.Table] | None:
-    """The last published day with events, and these columns of them; None without such a day or one of the columns."""
-    import pyarrow as pa
-
-    from cep_pipeline.storage import read_data_file
-
-    days = [record.day for record in tables.days() if record.events]
-    columns = pa.schema([one for one in tables.events_schema if one.name in names])
-    if not days or len(columns) < len(names):  # a new attribute has no column yet
-        return None
-    files = tables.events_files(days[-1], days[-1])
-    return days[-1], pa.concat_tables([read_data_file(file.path, columns) for file in files])
 
 
 def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:

@@ -22,7 +22,7 @@ def test_every_command_explains_itself_with_an_example(command: str, tmp_path: P
     assert options and all(line.split(maxsplit=2)[1:] for line in options.splitlines() if line.startswith("  -"))
 
 
-PRINTS_NO_TABLE = {"init", "stream", "generate", "help"}
+PRINTS_NO_TABLE = {"init", "generate", "help"}
 """Commands that print a line for each thing that they make, or a text to keep."""
 PRINTS_A_DOCUMENT = {"schema", "bench", "experiment"}
 """Commands that print a JSON Schema, or a page of Markdown."""

@@ -53,11 +53,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "init": [
         (f"made {FILE}", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC"),
         (WRONG, "--data", WRONG),
-    ],
-    "stream": [
-        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC"),
-        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", WRONG),
-        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC", "--type", WRONG),
+        ("zone [/b]", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", WRONG),
+        ("type [/b]", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC", "--type", WRONG),
     ],
     "preview": [(), (f"raw/{DAYS[0]} {FILE}.csv", "--schema", "s.yaml", "--json"), (WRONG, "--schema", "s.yaml")],
     "check": [(), ("wrong.sase", "--schema", "s.yaml"), ("wrong.sase", "--schema", "s.yaml", "--json")],

@@ -114,7 +114,7 @@ def test_every_command_of_the_tutorial_prints_what_the_page_says(
 ) -> None:
     _, done = project
     assert [command.split()[1] for command, _, _ in done if command.startswith("cep")] == [
-        "stream",
+        "init",
         "preview",
         "detect",
         "check",
