@@ -42,7 +42,7 @@ from starlette.exceptions import HTTPException
 import cep_pipeline
 from cep_pipeline.band_charts import band_chart
 from cep_pipeline.cli.files import write_tables
-from cep_pipeline.cli.statistics_view import StatisticsView
+from cep_pipeline.cli.statistics import StatisticsView
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds

@@ -7,7 +7,7 @@ import math
 from rich.table import Table
 
 from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.cli.statistics_view import figure
+from cep_pipeline.cli.statistics import figure
 from cep_pipeline.cli.terminal import styled, table_of
 from cep_pipeline.pipeline.invariant_report import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan

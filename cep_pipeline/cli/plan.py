@@ -27,10 +27,6 @@ from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
 from cep_pipeline.cli.sources import (
     Asked,
     OpenedStream,
-    chosen_set,
-    chosen_stream,
-    event_paths,
-    patterns_over_files,
     read_plan,
 )
 from cep_pipeline.cli.terminal import (
@@ -148,13 +144,10 @@ plan.help = cleandoc(str(plan.help)).replace(
 
 def _of_files(asked: Asked) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
     """The patterns over files, and their statistics of these files."""
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.questions.composed_statistics import estimate_statistics
 
-    stream, parsed = asked.over_these_files()
-    with Terminal(stderr=True).status("reading events"):
-        events = load_events(stream, asked.event_paths(stream)).events
-    return parsed, estimate_statistics(parsed, events)
+    _, parsed, loaded = asked.read()
+    return parsed, estimate_statistics(parsed, loaded.events)
 
 
 def _of_day(opened: OpenedStream, day: date | None) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
@@ -185,13 +178,6 @@ def _of_day(opened: OpenedStream, day: date | None) -> tuple[tuple[Pattern, ...]
 @click.option("--full", is_flag=True, help="Every pattern in full, however many there are.")
 @json_option
 def explain(
-    patterns: Path | None,
-    schema: Path | None,
-    events: tuple[Path, ...],
-    parameters: tuple[str, ...],
-    config: Path,
-    stream: str | None,
-    pattern_set: str | None,
     version: int | None,
     plan_file: Path | None,
     analyze: bool,
@@ -199,6 +185,7 @@ def explain(
     only: tuple[str, ...],
     full: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Print a plan: its order or tree, expected partial matches, rates and selectivities a node, cost, and why it won.
 
@@ -217,17 +204,16 @@ def explain(
     """
     if only and full:
         raise InputError("--pattern shows some patterns in full, --full all of them: give one of the two")
+    asked = Asked(**options)
     if analyze:
-        if not (patterns and schema and events):
-            raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
-        made, metrics, number = _analyzed(patterns, schema, events, parameters, plan_file, mechanism)
+        made, metrics, number = _analyzed(asked, plan_file, mechanism)
         if as_json:
             say_json({"plan": _some_of(made, only), "events": number, "detection": _counts(metrics, only)})
         else:
             from cep_pipeline.planning.explain.text import explain_analyzed
 
             say(complete(explain_analyzed(made, metrics, number, only or None)))
-    elif patterns or schema or events or mechanism:
+    elif asked.over_files or mechanism:
         raise InputError("--patterns, --schema, --events and --mechanism are for --analyze; `cep plan` makes a plan")
     elif plan_file is not None:
         given = read_plan(plan_file)
@@ -236,7 +222,7 @@ def explain(
         else:
             say(complete(given.explain(patterns=_names(given) if full else only or None)))
     else:
-        _explain_recorded(config, stream, pattern_set, version, only, full, as_json)
+        _explain_recorded(asked, version, only, full, as_json)
 
 
 def _names(made: Plan) -> list[str]:
@@ -263,88 +249,53 @@ def _counts(metrics: Metrics, only: tuple[str, ...]) -> dict[str, Any]:
     return {**plain_value(replace(metrics, nodes=(), routes={})), "nodes": nodes, "routes": routes}
 
 
-def _analyzed(
-    patterns: Path,
-    schema: Path,
-    events: tuple[Path, ...],
-    parameters: tuple[str, ...],
-    plan_file: Path | None,
-    mechanism: str | None,
-) -> tuple[Plan, Metrics, int]:
+def _analyzed(asked: Asked, plan_file: Path | None, mechanism: str | None) -> tuple[Plan, Metrics, int]:
     """A plan, what was counted when it ran over events, and the number of these events."""
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.questions.composed_statistics import estimate_statistics
 
-    stream, parsed = patterns_over_files(patterns, schema, parameters)
+    _, parsed, loaded = asked.read()
     chosen = choose_mechanisms(parsed, mechanism)
-    given = read_plan(plan_file) if plan_file else None
-    if given is not None:
-        validate(given, parsed)
-    console = Terminal(stderr=True)
-    with console.status("reading events"):
-        table = load_events(stream, event_paths(events, stream)).events
-    with console.status("planning"):
-        made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
-    with console.status("detecting"):
+    made = read_plan(plan_file) if plan_file else plan_for(parsed, estimate_statistics(parsed, loaded.events), chosen)
+    validate(made, parsed)
+    with Terminal(stderr=True).status("detecting"):
         listed = any(has_output_policy(pattern) or pattern.composes for pattern in parsed)
         output = "verbose" if listed else "count"
-        _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
-    return made, metrics, table.num_rows
+        _, metrics = detect(parsed, loaded.events, plan=made, mechanism=mechanism, output=output, metrics=True)
+    return made, metrics, loaded.events.num_rows
 
 
-def _explain_recorded(
-    config: Path,
-    stream: str | None,
-    pattern_set: str | None,
-    version: int | None,
-    only: tuple[str, ...],
-    full: bool,
-    as_json: bool,
-) -> None:
-    from cep_pipeline.pipeline.configuration import Configuration
+def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], full: bool, as_json: bool) -> None:
+    """Print a recorded plan of a pattern set, the current one if no version is given."""
+    from cep_pipeline.planning import Plan
 
-    configuration = Configuration.load(config)
-    name = chosen_stream(configuration, stream)
-    sets = tuple(configuration.stream_settings(name).pattern_sets)
-    chosen = chosen_set(name, sets, pattern_set)
-    if chosen not in sets:
-        raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {listed(sets) or 'none'}")
-    tables = configuration.open_warehouse().open_stream(name)
-    recorded = tables.plans(chosen)
-    current = tables.current_plan(chosen)
-    if version is None:
-        if current is None:
-            raise InputError(
-                f"pattern set {chosen!r} of stream {name!r} has no plan yet; "
-                f"`{next_command('run', stream=name)}` makes one"
-            )
-        record = current
-    else:
-        found = [candidate for candidate in recorded if candidate.version == version]
-        if not found:
-            known = listed([candidate.version for candidate in reversed(recorded)]) or "none"
-            raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan {version}; it has: {known}")
-        record = found[0]
+    opened = asked.open()
+    pattern_set, name = opened.pattern_sets[0], opened.stream.name
+    recorded, current = opened.tables.plans(pattern_set.name), opened.tables.current_plan(pattern_set.name)
+    record = current if version is None else next((one for one in recorded if one.version == version), None)
+    if record is None:
+        of = f"pattern set {pattern_set.name!r} of stream {name!r}"
+        if version is None:
+            raise InputError(f"{of} has no plan yet; `{next_command('run', stream=name)}` makes one")
+        known = listed([one.version for one in reversed(recorded)]) or "none"
+        raise InputError(f"{of} has no plan {version}; it has: {known}")
     is_current = current is not None and current.version == record.version
     if as_json:
-        from cep_pipeline.planning import Plan
-
-        plan = Plan.from_json(record.plan, f"plan {record.version} of {chosen}")
+        plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
         made = {"version": record.version, "current": is_current, "created_at": record.created_at}
         made |= {"plan": _some_of(plan, only)}
-        say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
+        shown = {"stream": name, "pattern_set": pattern_set.name, "run": record.run_id, "reason": record.reason}
+        say_json({**shown, **made})
         return
-    text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
     say(
-        f"version {record.version}{' (current)' if is_current else ''} of pattern set {chosen}, "
+        f"version {record.version}{' (current)' if is_current else ''} of pattern set {pattern_set.name}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
-    say(complete(text))
+    say(complete(_in_full(pattern_set, record, only) if only or full else record.explain))
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:

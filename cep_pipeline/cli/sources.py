@@ -13,10 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cep_pipeline.cli.options import note_unused_parameters, parse_parameters, repeat
+from cep_pipeline.cli.terminal import Terminal
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
+    from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
@@ -153,22 +155,25 @@ class Asked:
     config: Path
     stream: str | None
     pattern_set: str | None
-    day: date | None
+    day: date | None = None
 
     @property
     def over_files(self) -> bool:
         """True where files are given."""
         return bool(self.patterns or self.schema or self.events)
 
-    def over_these_files(self) -> tuple[StreamSchema, tuple[Pattern, ...]]:
-        """The stream of the files, and the patterns over it; files that are not given or readable are an InputError."""
+    def read(self, *, places: bool = False) -> tuple[StreamSchema, tuple[Pattern, ...], LoadedEvents]:
+        """The stream of the files, the patterns over it, and the events, with their places in the files if asked for.
+
+        Files that are not given or readable are an InputError.
+        """
+        from cep_pipeline.events.event_files import load_events
+
         if not (self.patterns and self.schema and self.events):
             raise InputError("over files --patterns, --schema and --events belong together")
-        return patterns_over_files(self.patterns, self.schema, self.parameters)
-
-    def event_paths(self, schema: StreamSchema) -> list[Path]:
-        """The files of events that `--events` means."""
-        return event_paths(self.events, schema)
+        stream, parsed = patterns_over_files(self.patterns, self.schema, self.parameters)
+        with Terminal(stderr=True).status("reading events"):
+            return stream, parsed, load_events(stream, event_paths(self.events, stream), places=places)
 
     def open(self) -> OpenedStream:
         """The stream of the configuration, with the pattern set that is named, or the only one that it has."""

@@ -80,11 +80,9 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
 def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The match of an id among those that the patterns have over files."""
     from cep_pipeline.detection.detect import detect
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.questions.match_checks import why_match
 
-    schema, patterns = asked.over_these_files()
-    loaded = load_events(schema, asked.event_paths(schema), places=True)
+    schema, patterns, loaded = asked.read(places=True)
     for one in _chosen(patterns, pattern, several=True):
         found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
         place = place_of_id(found["match_id"], match_id)
@@ -226,7 +224,6 @@ def _events(
     asked: Asked, name: str | None, first: date | None, last: date | None
 ) -> tuple[Pattern, pa.Table, str, EventPlaces | None]:
     """The pattern that is meant, the events of the files or days, the time zone, and the places of events in files."""
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.patterns.pattern import with_composed
     from cep_pipeline.slices.events_input import columns_needed
 
@@ -235,9 +232,8 @@ def _events(
             raise InputError(
                 "--day, --from and --to are of a published stream; over files give the --events of the days"
             )
-        schema, patterns = asked.over_these_files()
+        schema, patterns, loaded = asked.read(places=True)
         [chosen] = _chosen(patterns, name)
-        loaded = load_events(schema, asked.event_paths(schema), places=True)
         events, places = loaded.events, loaded.places
     else:
         opened = asked.open()

@@ -85,7 +85,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     ],
     "plan": [(), OVER_FILES, (*OVER_FILES, "--compare"), ("--planner", WRONG), ("--out", f"{FILE}.json")],
     "explain": [(), ("--analyze", *OVER_FILES), ("--plan", "plan.json"), ("--pattern", WRONG)],
-    "statistics": [(), ("--days", "2"), ("--json",), ("--match", WRONG), OVER_FILES],
+    "statistics": [(), ("--json",), ("--match", WRONG), OVER_FILES],
     "invariants": [(), ("--check",), ("--json",)],
     "replan": [
         ("--reason", HOSTILE, "--force"),
