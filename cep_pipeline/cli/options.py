@@ -120,6 +120,12 @@ def complete(text: str) -> str:
     return text if steps is None else steps.complete(text)
 
 
+def tell_notes(notes: Iterable[str]) -> None:
+    """Tell what stands beside the result of a command."""
+    for note in notes:
+        say(f"note: {complete(note)}", err=True)
+
+
 def repeat(option: str, value: object) -> None:
     """Let the next steps of the present command have an option that it was not given, but stands for what it took."""
     if (steps := _next_steps()) is not None and value not in (None, (), DEFAULT_CONFIG):

@@ -15,14 +15,14 @@ from rich.text import Text
 from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.cli.options import (
     Day,
-    complete,
     configuration_options,
     json_option,
     pattern_file_options,
     pattern_set_option,
+    tell_notes,
 )
 from cep_pipeline.cli.sources import Asked
-from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, styled, table_of
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import parse_window
 from cep_pipeline.pipeline.statistics_history import (
@@ -83,8 +83,7 @@ def statistics(window: str | None, match: str, as_json: bool, **options: Any) ->
     console.print(view.headline(), highlight=False)
     for table in view.tables():
         console.print(table)
-    for note in (*view.of.shown.snapshot.notes, *view.of.notes):
-        say(f"note: {complete(note)}", err=True)
+    tell_notes((*view.of.shown.snapshot.notes, *view.of.notes))
 
 
 def _overview(asked: Asked, window: str | None) -> StatisticsOverview:

@@ -20,6 +20,7 @@ from cep_pipeline.cli.options import (
     counted,
     json_option,
     pattern_file_options,
+    tell_notes,
     with_options,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
@@ -73,8 +74,7 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
         say_json({**explained.to_json(), "notes": notes})
         return
     _print_explanation(output_console(), explained)
-    for note in notes:
-        output_console(stderr=True).note(note)
+    tell_notes(notes)
 
 
 def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
@@ -216,8 +216,7 @@ def why_not(
     console.print(found.summary(), soft_wrap=True)
     for title, columns, rows in found.tables():
         console.print(table_of(columns, rows, title))
-    for note in found.notes:
-        output_console(stderr=True).note(note)
+    tell_notes(found.notes)
 
 
 def _events(

@@ -61,13 +61,13 @@ def test_of_many_invariants_those_are_shown_that_are_closest_to_violation(
     write_project(tmp_path, (RISING, OTHER, FAR, FARTHER), "planner: dp_left_deep")
     project = DriftingStream(tmp_path, COUNTS)
     project.publish(DRIFT_DAYS[:2])
-    whole = cep("invariants", "--all", folder=project.folder).output
-    assert "that are closest" not in whole and "that have moved most" not in whole
-    monkeypatch.setattr("cep_pipeline.cli.adaptation_view.MOST_SHOWN", 1)
+    whole = cep("invariants", folder=project.folder).output
+    assert "closest to violation, " not in whole and "that have moved most" not in whole
+    monkeypatch.setattr("cep_pipeline.cli.adaptation.MOST_SHOWN", 1)
     (content,) = json.loads(cep("invariants", "--json", folder=project.folder).output)
     closest, *others = sorted(content["invariants"], key=lambda one: one["distance_to_violation"])
     (table,) = cep("invariants", folder=project.folder).output.split("the 1 of ")[1:]
-    assert table.startswith(f"{1 + len(others)} invariants that are closest to violation, 0 violated")
+    assert table.startswith(f"{1 + len(others)} closest to violation, 0 violated")
     assert closest["says"][:30] in table and others and others[-1]["says"][:30] not in table
 
 
