@@ -56,7 +56,7 @@ COMMAND_GROUPS = {
     },
     "The manual, its settings, and measurements": {
         "help": ("cep_pipeline.cli.help:help_command", "Show a page of the manual, or one section of it"),
-        "schema": ("cep_pipeline.cli.schema:schema", "Print the JSON Schemas of the settings, for editors"),
+        "schema": ("cep_pipeline.cli.help:schema", "Print the JSON Schemas of the settings, for editors"),
         "bench": ("benchmarks.command:bench", "Measure speed beside other programs"),
         "experiment": ("benchmarks.experiments.command:experiment", "Run an experiment of one of the papers"),
     },
@@ -122,14 +122,7 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cep")
 @click.option("-v", "--verbose", count=True, help="Log what is done to stderr; -vv also each slice and decision.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of what -v logs: a line of text, or a JSON object with run, stream, day and step.",
-)
-def cli(verbose: int, log_format: str) -> None:
+def cli(verbose: int) -> None:
     """Find patterns of events in historical and daily data.
 
     \b
@@ -148,7 +141,7 @@ def cli(verbose: int, log_format: str) -> None:
     day), 5 done but for patterns that were stopped by a limit, 130 stopped by Ctrl-C, 143 by SIGTERM, 1 anything else.
     """
     if verbose:
-        show_log(logging.INFO if verbose == 1 else logging.DEBUG, as_json=log_format == "json")
+        show_log(logging.INFO if verbose == 1 else logging.DEBUG)
 
 
 def _tell(text: str) -> None:
@@ -182,13 +175,10 @@ class _ToStderr(logging.Handler):
         _tell(self.format(record))
 
 
-def show_log(level: int, *, as_json: bool = False) -> None:
+def show_log(level: int) -> None:
     """Show what the package logs, from this level on: one line a record, with time, level and logger."""
-    from cep_pipeline.pipeline.run_log import JsonFormatter
-
     handler = _ToStderr(level)
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(JsonFormatter() if as_json else text)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     package = logging.getLogger("cep_pipeline")
     package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]
     package.addHandler(handler)
@@ -207,11 +197,11 @@ EXTRAS = {
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
-    from cep_pipeline.cli.options import NextSteps
+    from cep_pipeline.cli.options import complete
 
     end_in_order()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some reads about all installed packages
-    steps = NextSteps(cli)
+    given: dict[str, object] = {}
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
@@ -219,9 +209,9 @@ def main() -> None:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it
                 raise InputError(f"{argument}: is not valid UTF-8; if it is the name of a file or folder, rename it")
-        cli(standalone_mode=False, obj=steps)
+        cli(standalone_mode=False, obj=given)
     except CepError as error:
-        _tell(f"error: {steps.complete(str(error))}")
+        _tell(f"error: {complete(str(error), given)}")
         sys.exit(error.exit_code)
     except MemoryError as error:
         from cep_pipeline.detection.limits import ADVICE

@@ -19,6 +19,7 @@ from cep_pipeline.cli.options import (
     configuration_options,
     json_option,
     next_command,
+    one_of_two,
     pattern_file_options,
     pattern_set_option,
     writing,
@@ -98,8 +99,7 @@ def plan(
     from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     planning, _ = read_settings(settings, planner)  # wrong ones are told before anything is read
-    if out is not None and compare:
-        raise InputError("--compare makes no plan to write: leave out --out, or --compare")
+    one_of_two({"--out": out}, {"--compare": compare})
     if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
         raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
     asked = Asked(**options)
@@ -202,8 +202,7 @@ def explain(
       cep explain --analyze --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                   --events 2013-10-07/trades.csv.gz     of a plan by the statistics of these events, or --plan
     """
-    if only and full:
-        raise InputError("--pattern shows some patterns in full, --full all of them: give one of the two")
+    one_of_two({"--pattern": only}, {"--full": full})
     asked = Asked(**options)
     if analyze:
         made, metrics, number = _analyzed(asked, plan_file, mechanism)

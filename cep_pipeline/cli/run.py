@@ -20,6 +20,7 @@ from cep_pipeline.cli.options import (
     json_option,
     naming_run,
     next_command,
+    one_of_two,
     repeated_option,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import DayOutcome, RunOutcome
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.warehouse.records import PlanRecord
 
 MOST_LISTED = 40
 """Patterns of a set that a summary lists one by one."""
@@ -115,9 +115,8 @@ def run(
     missing = None if data or wanted or stale else configuration.missing_data(named)
     if missing is not None and not (first and last):  # the days are those of the files
         raise InputError(f"{missing} (`cep generate` makes days of trades to begin with)")
+    one_of_two({"--day": wanted}, {"--from": first, "--to": last})
     if first or last:
-        if wanted:
-            raise InputError("give either --day, or --from and --to")
         if first and last:
             wanted = days_between(first, last)
         else:
@@ -248,12 +247,11 @@ def _summary(
     """The document of `--json`: the days, and of each pattern set its plan and its matches."""
     sets = []
     for pattern_set in pattern_sets:
-        record = outcome.plans.get(pattern_set.name)
-        plan = None if record is None else _plan_summary(record)
+        plan = outcome.plans.get(pattern_set.name)
         sets.append(
             {
                 "pattern_set": pattern_set.name,
-                "plan": plan,
+                "plan": plan and {name: getattr(plan, name) for name in ("version", "created_at", "reason")},
                 "matches": _totals(pattern_set, outcome.days),
                 "pending": outcome.pending.get(pattern_set.name, {}),
             }
@@ -288,24 +286,3 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     """
     most = set(sorted(totals, key=lambda name: -totals[name])[:MOST_LISTED])
     return [name for name in totals if name in most]
-
-
-def _plan_summary(record: PlanRecord) -> dict[str, Any]:
-    from cep_pipeline.planning import Plan
-    from cep_pipeline.planning.numbers.logarithms import from_ln
-    from cep_pipeline.planning.trees import written
-
-    plan = Plan.from_json(dict(record.plan))
-    clauses = [(one.pattern, clause) for one in plan.patterns for clause in one.clauses]
-    return {
-        "version": record.version,
-        "created_at": record.created_at,
-        "reason": record.reason,
-        "planner": plan.planner,
-        "cost_model": plan.cost_model,
-        "unit": plan.unit,
-        "clauses": [
-            {"pattern": name, "order_or_tree": written(clause.order_or_tree), "cost": from_ln(clause.ln_cost)}
-            for name, clause in clauses
-        ],
-    }

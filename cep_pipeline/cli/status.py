@@ -103,7 +103,6 @@ def status(
                     f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}",
                     sep="",
                 )
-                _print_sharing(console, plan)
                 _print_other_planner(console, name, pattern_set, plan)
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
                 _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
@@ -180,20 +179,6 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
         console.print(
             f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them", soft_wrap=True
         )
-
-
-def _print_sharing(console: Terminal, record: PlanRecord) -> None:
-    """Print the cost of the patterns together and apart, where they were planned together."""
-    if not record.plan.get("workload"):
-        return
-    from cep_pipeline.pipeline.plans import of_another_format
-    from cep_pipeline.planning.clause_plans import WorkloadPlan
-    from cep_pipeline.planning.explain.text import summary_lines
-    from cep_pipeline.planning.plan_json import part_from_json
-
-    if of_another_format(record) is None:
-        workload = part_from_json(WorkloadPlan, record.plan["workload"])
-        console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 
 def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:

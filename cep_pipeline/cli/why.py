@@ -18,7 +18,10 @@ from cep_pipeline.cli.options import (
     Day,
     configuration_options,
     counted,
+    days_asked,
+    days_options,
     json_option,
+    one_of_two,
     pattern_file_options,
     tell_notes,
     with_options,
@@ -138,9 +141,7 @@ def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = F
 
 @click.command(name="why-not")
 @_SOURCE
-@click.option("--day", type=Day(), help="The published day to look at; the latest one if not given.")
-@click.option("--from", "first", type=Day(), help="First of several published days.")
-@click.option("--to", "last", type=Day(), help="Last of them, included.")
+@days_options
 @click.option(
     "--event",
     "expected",
@@ -175,6 +176,8 @@ def why_not(
 ) -> None:
     """Say why a pattern has no match where one was expected, or not more of them.
 
+    Without days or files it looks at the latest published day.
+
     With an --event for every variable, each rule of the pattern is asked of these events, and the ones that they break
     are shown with the values on both sides. With events of some variables, with a time or over whole days, the pattern
     is detected again with one rule less at a time. That shows how far matches come, how many each rule alone keeps out,
@@ -192,8 +195,7 @@ def why_not(
     from cep_pipeline.questions.near_misses import why_not as explain
 
     asked = Asked(**options)
-    if expected and at:
-        raise InputError("--event names events, and --at a time; give one of them")
+    one_of_two({"--event": expected}, {"--at": at})
     with ConsoleObserver(Terminal(stderr=True)) as observer:
         with observer.step("reading events"):
             chosen, events, timezone, places = _events(asked, pattern, first, last)
@@ -238,11 +240,9 @@ def _events(
         opened = asked.open()
         schema = opened.stream.schema
         [chosen] = _chosen(opened.pattern_sets[0].statements, name)
-        if asked.day and (first or last):
-            raise InputError("--day is one day, --from and --to are several; give one of them")
-        published = opened.tables.days()
-        if asked.day or not (first or last):
-            first = last = asked.day or (published[-1].day if published else None)
+        first, last = days_asked(asked.day, first, last)
+        if not (first or last) and (published := opened.tables.days()):
+            first = last = published[-1].day
         needed = columns_needed(with_composed([chosen]))
         events, places = opened.tables.read_events(first, last, columns=needed), None
     if not events.num_rows:

@@ -183,7 +183,7 @@ def test_patterns_that_are_planned_together(folder: Path) -> None:
         (("--adapt", "--set", "k=0"), "--set k=0: a block has one invariant or more"),
         (("--adapt", "--set", "distance=far"), "there is no distance 'far'; there are: a number"),
         (
-            ("--adapt", "--set", "decision=static", "--set", "distance=scan"),
+            ("--adapt", "--set", "decision=static", "--set", "distance=2"),
             "the decision function 'static' has no 'distance'",
         ),
         (("--adapt", "--set", "distance=-1"), "a minimal distance is a finite number"),
