@@ -1,33 +1,23 @@
-"""`cep detect --adapt`: its settings, its progress, and the summary of decisions and switches."""
+"""`cep detect --adapt`: its settings, and the summary of decisions and switches."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from cep_pipeline.cli.options import counted
-from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.terminal import Terminal, plain_value, say_json, table_of
-from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.cli.terminal import Terminal, plain_value, table_of
+from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
-    from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.adaptation import AdaptationReport, Check
     from cep_pipeline.pipeline.configuration import AdaptationSettings
-    from cep_pipeline.planning.plans import Plan
 
 SWITCHES_SHOWN = 20
 ORDERS_SHOWN = 6
 """The most orders or trees of a plan that are shown."""
-_READ_AT_ONCE = 1 << 16
-"""Events that are handed to the loop at once."""
 
 
 def following_settings(given: AdaptationSettings, every: str | None, *, adapt: bool) -> dict[str, Any]:
@@ -52,95 +42,7 @@ def following_settings(given: AdaptationSettings, every: str | None, *, adapt: b
     return {**settings, "decision": decision_function(asked.pop("decision", "invariant"), **asked)}
 
 
-def find_adaptively(
-    loop: AdaptiveDetection,
-    patterns: Sequence[Pattern],
-    schema: StreamSchema,
-    paths: Sequence[Path],
-    plan: Plan | None,
-    output: str,
-    limit: int | None,
-    out: Path | None,
-    console: Terminal,
-    *,
-    as_json: bool = False,
-    lines: bool = False,
-) -> None:
-    """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided.
-
-    With the lines of the events in their files where they are asked for.
-    """
-    from cep_pipeline.cli.files import write_matches
-    from cep_pipeline.events.event_files import load_events
-
-    with console.status("reading the files of events"):
-        begin = time.perf_counter()
-        loaded = load_events(schema, paths, places=lines)
-        events = loaded.events
-        opened_s = time.perf_counter() - begin
-    print_notes(console, loaded.notes)
-    refuse_nothing_left(events.num_rows, loaded.rejected)
-    begin = time.perf_counter()
-    with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
-
-        def parts() -> Iterator[pa.Table]:
-            for read in range(0, events.num_rows, _READ_AT_ONCE):
-                progress(read, events.num_rows)
-                yield events.slice(read, _READ_AT_ONCE)
-
-        run = loop.begin(patterns, parts(), plan, output=output, limit=limit)
-        counts = write_matches(out, output, run.schemas, run.batches(), loaded.places)
-    took_s = time.perf_counter() - begin
-    report = run.report()
-    if as_json:
-        found = {"events": report.events, "rejected": loaded.rejected, "matches": counts, "out": out}
-        say_json(
-            {**found, "most_events_held": run.most_events_held, "seconds": took_s, "adaptation": _document(report)}
-        )
-        return
-    print_counts(console, report.events, loaded.rejected, counts, patterns if output == "verbose" else ())
-    print_report(console, report)
-    console.print(
-        f"read {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
-        f"{counted(run.most_events_held, 'event')} held by the loop{written_to(out)}"
-    )
-
-
-def written_to(out: Path | None) -> str:
-    """Say where the matches are."""
-    from cep_pipeline.cli.files import STDOUT
-
-    return "; --out FILE writes the matches" if out is None else f"; written to {'stdout' if out == STDOUT else out}"
-
-
-def print_notes(console: Terminal, notes: Sequence[str]) -> None:
-    """Print what reading the events had to say: rejected rows, left-out columns."""
-    for note in notes:
-        console.note(note)
-
-
-def refuse_nothing_left(events: int, rejected: int) -> None:
-    """Refuse files of which all rows were rejected: a DataError."""
-    if rejected and not events:
-        raise DataError(
-            f"no event is left: {counted(rejected, 'row')} rejected, for the reasons that the notes above give; "
-            "correct the files or the stream schema"
-        )
-
-
-def print_counts(
-    console: Terminal, events: int, rejected: int, counts: Mapping[str, int], patterns: Sequence[Pattern] = ()
-) -> None:
-    """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
-    from cep_pipeline.storage import decimal_text, grouped
-
-    console.print(f"{counted(events, 'event')}, {counted(rejected, 'row')} rejected")
-    of_rows = {pattern.name for pattern in patterns if pattern.summary is not None}
-    rows = ((name, grouped(decimal_text(n)) + (" rows" if name in of_rows else "")) for name, n in counts.items())
-    console.print(table_of(("pattern", "matches"), rows, right=slice(1, 2)))
-
-
-def _document(report: AdaptationReport) -> dict[str, Any]:
+def adaptation_document(report: AdaptationReport) -> dict[str, Any]:
     """The decisions, the switches and the seconds of a report, for `--json`."""
     return {
         "decided": report.decided,

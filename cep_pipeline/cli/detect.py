@@ -13,19 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
-from cep_pipeline.cli.adaptive import (
-    find_adaptively,
-    following_settings,
-    print_counts,
-    print_notes,
-    refuse_nothing_left,
-    written_to,
-)
-from cep_pipeline.cli.options import PATH, json_option, pattern_file_options
+from cep_pipeline.cli.adaptive import adaptation_document, following_settings, print_report
+from cep_pipeline.cli.files import STDOUT, check_output_file, write_matches
+from cep_pipeline.cli.options import PATH, counted, json_option, pattern_file_options
+from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
 from cep_pipeline.cli.sources import event_paths, patterns_over_files, read_plan
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json
-from cep_pipeline.errors import InputError
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, table_of
+from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.results import Matches
@@ -73,7 +68,7 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
     default=3,
     show_default=True,
     metavar="N",
-    help="Matches of each pattern to show with their events; 0 shows none. Without --adapt.",
+    help="Matches of each pattern to show with their events; 0 shows none.",
 )
 @click.option(
     "--adapt",
@@ -118,8 +113,7 @@ def detect(
 
     With --adapt the plan follows the stream. Every so many events, or so much time, a decision function looks at the
     statistics of the latest events. Where it asks for another plan, and that one is cheaper, it takes over. A summary
-    says what was decided and why. Parquet files of events are then read as they are needed, a few windows at a time;
-    raw files are sorted first.
+    says what was decided and why.
 
     A planner of many patterns together (simulated_annealing, tabu, …) lets them share work.
 
@@ -136,13 +130,9 @@ def detect(
       cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
       cep detect … --planner simulated_annealing --set steps=100000      plan all patterns together, so that they share
     """
-    from cep_pipeline.cli.files import STDOUT, check_output_file, write_matches
-    from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.detection.detect import DetectionRun, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.plans import validate
-    from cep_pipeline.statistics import estimate_statistics
 
     check_output_file(out)
     if as_json and out == STDOUT:
@@ -161,43 +151,43 @@ def detect(
     if given is not None:
         validate(given, parsed)
     console = output_console(stderr=True)
+    loop = None
     if adapt:
         from cep_pipeline.adaptation import AdaptiveDetection
         from cep_pipeline.adaptation.plan_makers import planned_together
 
         planned_together(parsed, chosen, by, cost, alpha, searching, given)
         loop = AdaptiveDetection(by, cost, alpha, mechanism, options, search=searching, **following)
-        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, lines=lines, as_json=as_json)
-        return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
-    plan, plan_over = given, None
-    if planning.model_fields_set:  # otherwise detection plans what is worth planning
+    plan, plan_over, report = given, None, None
+    if planning.model_fields_set and loop is None:  # otherwise detection plans what is worth planning
         plan_over = partial(_plan_over, planner=by, cost=cost, alpha=alpha, **searching)
-    if plan is None and plan_over is not None:
-        simple = [pattern for pattern in parsed if not pattern.composes]
-        with console.status("estimating"):
-            snapshot = estimate_statistics(simple, loaded.events)
         with console.status("planning"):
-            plan = plan_for(simple, snapshot, chosen, by, cost, alpha, compare=False, **searching)
+            plan = plan_over([pattern for pattern in parsed if not pattern.composes], loaded.events, chosen)
     planned = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
-        search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)
-        tables = search.matches(parsed, loaded.events)
+        if loop is not None:
+            tables, report = loop.detect(parsed, loaded.events, plan, output=output, limit=limit)
+        else:
+            search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)
+            tables = search.matches(parsed, loaded.events)
     seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
-    schemas = {name: table.schema for name, table in tables.items()}
-    batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
-    counts = write_matches(out, output, schemas, batches, loaded.places)
+    counts = write_matches(out, output, tables, loaded.places)
     if as_json:
         found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
+        found |= {} if report is None else {"adaptation": adaptation_document(report)}
         say_json({**found, "out": out, "seconds": seconds})
         return
-    print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
+    _print_counts(console, loaded, counts, parsed if output == "verbose" else ())
+    if report is not None:
+        print_report(console, report)
     if output == "verbose" and out != STDOUT and show:
         for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
             console.print(first)
     took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-    console.print(f"{took}{written_to(out)}")
+    written = f"written to {'stdout' if out == STDOUT else out}" if out else "--out FILE writes the matches"
+    console.print(f"{took}; {written}")
 
 
 def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
@@ -259,13 +249,30 @@ def _read(
         begin = time.perf_counter()
         loaded = load_events(stream, paths, places=places, columns=columns_needed(with_composed(patterns)))
         read_s = time.perf_counter() - begin
-    print_notes(console, loaded.notes)
-    refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
+    for note in loaded.notes:
+        console.note(note)
+    if loaded.rejected and not loaded.events.num_rows:
+        raise DataError(
+            f"no event is left: {counted(loaded.rejected, 'row')} rejected, for the reasons that the notes above give; "
+            "correct the files or the stream schema"
+        )
     instants = loaded.events.column("timestamp").cast("int64")
     span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
     for text in doubts_about(patterns, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
         console.print(f"warning: {text}", highlight=False, markup=False)
     return loaded, read_s
+
+
+def _print_counts(
+    console: Terminal, loaded: LoadedEvents, counts: Mapping[str, int], patterns: Sequence[Pattern]
+) -> None:
+    """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
+    from cep_pipeline.storage import decimal_text, grouped
+
+    console.print(f"{counted(loaded.events.num_rows, 'event')}, {counted(loaded.rejected, 'row')} rejected")
+    of_rows = {pattern.name for pattern in patterns if pattern.summary is not None}
+    rows = ((name, grouped(decimal_text(n)) + (" rows" if name in of_rows else "")) for name, n in counts.items())
+    console.print(table_of(("pattern", "matches"), rows, right=slice(1, 2)))
 
 
 def _check_form(output: str, out: Path | None, lines: bool, patterns: Sequence[Pattern]) -> None:

@@ -113,36 +113,27 @@ def _as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def write_matches(
-    path: Path | None,
-    output: str,
-    schemas: Mapping[str, pa.Schema],
-    found: Iterable[tuple[str, pa.RecordBatch]],
-    places: EventPlaces | None = None,
+    path: Path | None, output: str, tables: Mapping[str, pa.Table], places: EventPlaces | None = None
 ) -> dict[str, int]:
-    """Write what is found in a form of output, one pattern after another; returns the matches by pattern.
+    """Write what patterns have in a form of output, one pattern after another; returns the matches by pattern.
 
-    The schemas have the columns of each pattern's output, in the order of the file. What is `found` are patterns' names
-    and some of their output. The places of the events in their files stand beside each bound event,
-    where they are given. Without a path the matches are only counted. A place that cannot be written is an InputError.
+    The places of the events in their files stand beside each bound event, where they are given. Without a path the
+    matches are only counted. A place that cannot be written is an InputError.
     """
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS, MANY_PATTERNS, composes
     from cep_pipeline.storage import from_decimal_text
 
-    check_output_file(path)
-    counts = dict.fromkeys(schemas, 0)
-    batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in schemas}
-    shared = next(iter(schemas.values()))
-    if output == "verbose" and len(schemas) > 1:
-        shared = COMPOSING_PATTERNS if any(map(composes, schemas.values())) else MANY_PATTERNS
-    for name, batch in found:
-        listed = output == "verbose"
-        counts[name] += batch.num_rows if listed else sum(map(from_decimal_text, batch["count"].to_pylist()))
-        if path is not None:
-            batches[name].append(batch if batch.schema.equals(shared) else with_json_returns(batch, shared))
     if path is not None:
-        table = pa.Table.from_batches([batch for own in batches.values() for batch in own], shared)
+        own = list(tables.values())
+        if output == "verbose" and len(own) > 1:
+            shared = COMPOSING_PATTERNS if any(composes(table.schema) for table in own) else MANY_PATTERNS
+            batches = [with_json_returns(batch, shared) for table in own for batch in table.to_batches()]
+            own = [pa.Table.from_batches(batches, shared)]
+        table = pa.concat_tables(own)
         write_table(table if places is None else _with_places(table, places), path)
-    return counts
+    if output == "verbose":
+        return {name: table.num_rows for name, table in tables.items()}
+    return {name: sum(map(from_decimal_text, table["count"].to_pylist())) for name, table in tables.items()}
 
 
 def _with_places(table: pa.Table, places: EventPlaces) -> pa.Table:
