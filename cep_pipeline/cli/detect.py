@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,22 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
-from cep_pipeline.cli.adaptive import adaptation_document, following_settings, print_report
 from cep_pipeline.cli.files import STDOUT, check_output_file, write_matches
 from cep_pipeline.cli.options import PATH, counted, json_option, pattern_file_options
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
+from cep_pipeline.cli.settings import following_settings, planner_of, planner_options, read_settings
 from cep_pipeline.cli.sources import event_paths, patterns_over_files, read_plan
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json, table_of
+from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, table_of
 from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.results import Matches
+    from cep_pipeline.adaptation import AdaptationReport, Check
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning import Plan
 
+SWITCHES_SHOWN = 20
+"""The most switches of plans that are shown."""
 SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 """Patterns whose first matches are shown, and events of one match: a list may have thousands."""
 
@@ -160,7 +162,8 @@ def detect(
         loop = AdaptiveDetection(by, cost, alpha, mechanism, options, search=searching, **following)
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
-    plan, plan_over, report = given, None, None
+    plan, report = given, None
+    plan_over: Callable[..., Plan] | None = None
     if planning.model_fields_set and loop is None:  # otherwise detection plans what is worth planning
         plan_over = partial(_plan_over, planner=by, cost=cost, alpha=alpha, **searching)
         with console.status("planning"):
@@ -176,12 +179,12 @@ def detect(
     counts = write_matches(out, output, tables, loaded.places)
     if as_json:
         found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
-        found |= {} if report is None else {"adaptation": adaptation_document(report)}
+        found |= {} if report is None else {"adaptation": _adaptation_document(report)}
         say_json({**found, "out": out, "seconds": seconds})
         return
     _print_counts(console, loaded, counts, parsed if output == "verbose" else ())
     if report is not None:
-        print_report(console, report)
+        _print_report(console, report)
     if output == "verbose" and out != STDOUT and show:
         for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
             console.print(first)
@@ -199,7 +202,7 @@ def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[st
 
 
 def _first_matches(
-    patterns: Sequence[Pattern], tables: Matches, loaded: LoadedEvents, most: int, timezone: str
+    patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], loaded: LoadedEvents, most: int, timezone: str
 ) -> Iterator[Table]:
     """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones.
 
@@ -289,3 +292,62 @@ def _check_form(output: str, out: Path | None, lines: bool, patterns: Sequence[P
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:
     """The types of events, as patterns name them."""
     return {None if name is None else str(name) for name in pc.unique(events.column(type_attribute)).to_pylist()}
+
+
+def _adaptation_document(report: AdaptationReport) -> dict[str, Any]:
+    """The decisions, the switches and the seconds of a report, for `--json`."""
+    return {
+        "decided": report.decided,
+        "checks": report.checks,
+        "switches": report.switches,
+        "together": report.together,
+        "overhead": report.overhead,
+        "seconds": {**plain_value(report.total), "estimating": report.seconds_estimating},
+    }
+
+
+def _print_report(console: Terminal, report: AdaptationReport) -> None:
+    """The decisions by pattern, the switches with their reasons, and what deciding took."""
+    if report.decided:
+        rows = []
+        decided = set(report.decided)
+        checks_of: dict[str, list[Check]] = {name: [] for name in report.seconds}
+        for check in report.checks:
+            checks_of[check.pattern].append(check)
+        for name, checks in checks_of.items():
+            replanned, deployed = sum(check.replanned for check in checks), sum(check.deployed for check in checks)
+            made = (len(checks), replanned, deployed)
+            follow = report.together.get(name, (name,))
+            one_plan = "they have one plan" if len(follow) > 1 else "it has one plan"
+            rows.append((_named(follow), *((one_plan, "", "") if decided.isdisjoint(follow) else made)))
+        columns = ("pattern", "decisions", "planned again", "switches")
+        console.print(table_of(columns, rows, "decisions about plans", right=slice(1, None)))
+    else:
+        console.print("nothing was decided: the plans are static, or each pattern has one only")
+    if report.switches:
+        _print_switches(console, report)
+    elif report.decided and not report.checks:
+        console.print("no decision was due: --every 'N events', or a length of time, asks for more of them")
+    total = report.total
+    console.print(
+        f"statistics {report.seconds_estimating:.2f} s, decisions {total.deciding:.2f} s, plans {total.planning:.2f} s"
+        f" (deciding and planning: {report.overhead:.1%} of all), detection {total.detecting:.2f} s"
+    )
+
+
+def _named(patterns: Sequence[str]) -> str:
+    """The patterns that follow one plan."""
+    others = len(patterns) - 1
+    return patterns[0] if not others else f"{patterns[0]} and {counted(others, 'other')}"
+
+
+def _print_switches(console: Terminal, report: AdaptationReport) -> None:
+    rows = []
+    for switch in report.switches[:SWITCHES_SHOWN]:
+        begins = datetime.fromtimestamp(switch.t0[0] / 1e6, UTC)
+        named, saves = _named(switch.patterns), f"{switch.gain:.1%}"
+        rows.append((named, begins, switch.row, switch.orders, saves, switch.reason))
+    columns = ("pattern", "from (UTC)", "event", "to the plan", "saves", "because")
+    console.print(table_of(columns, rows, "switches", right=slice(2, 5, 2)))
+    if len(report.switches) > SWITCHES_SHOWN:
+        console.print(f"the first {SWITCHES_SHOWN} of {counted(len(report.switches), 'switch')}")

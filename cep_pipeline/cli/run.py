@@ -179,23 +179,18 @@ def _print_summary(
     fresh = len(outcome.days) - len(done)
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
-        pends = any(day.end_of_stream or any(day.pending.values()) for day in done)
         rows = []
         for day in done:
-            found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
-            waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
-            rows.append(
-                (
-                    str(day.day),
-                    "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
-                    "" if day.rejected is None else f"{day.rejected:,}",
-                    f"{found:,}" if day.matches else "",
-                    *(["end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else ""] if pends else []),
-                    ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
-                )
+            found, waiting = (
+                sum(number for by_pattern in sets.values() for number in by_pattern.values())
+                for sets in (day.matches, day.pending)
             )
-        columns = ("day", "events", "rejected", "matches", *(["pending"] if pends else []), "steps (seconds)")
-        console.print(table_of(columns, rows, right=slice(1, -1)))
+            pending = "end of stream" if day.end_of_stream else waiting or None
+            steps = ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps)
+            events = "skipped" if day.status == "skipped" else day.events
+            rows.append((day.day, events, day.rejected, found if day.matches else None, pending, steps))
+        columns = ("day", "events", "rejected", "matches", "pending", "steps (seconds)")
+        console.print(table_of(columns, rows, right=slice(1, -1), optional={"pending"}))
         for day in done:
             for name, what in day.limited.items():
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
@@ -208,16 +203,14 @@ def _print_summary(
         totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
             waits = outcome.pending.get(pattern_set.name, {})
-            columns = ("pattern", "matches", *(["pending"] if waits else []))
             summarized = {pattern.name for pattern in pattern_set.statements if pattern.summary is not None}
-            listed, rows = most_of(totals), []
-            for name in listed:
-                matches = "summarized" if name in summarized else f"{totals[name]:,}"
-                rows.append((name, matches, *([f"{waits.get(name, 0):,}"] if waits else [])))
+            listed = most_of(totals)
+            rows = [(name, "summarized" if name in summarized else totals[name], waits.get(name)) for name in listed]
             rest = [number for name, number in totals.items() if name not in listed]
             caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together" if rest else None
             title = f"matches of {pattern_set.name}"
-            console.print(table_of(columns, rows, title, right=slice(1, None), caption=caption))
+            columns = ("pattern", "matches", "pending")
+            console.print(table_of(columns, rows, title, right=slice(1, None), optional={"pending"}, caption=caption))
             if summarized:
                 shows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
                 console.print(f"the rows of SUMMARIZE: `{shows}`", soft_wrap=True)
@@ -228,11 +221,9 @@ def _print_summary(
         )
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
-    location = (
-        os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
-    )
+    tables = configuration.warehouse_location
+    tables = tables if "://" in tables else os.path.relpath(tables)
     worked = f" on {outcome.spark}" if outcome.spark else ""
-    tables = location or configuration.warehouse_location
     console.print(f"all of it took {outcome.seconds:.1f} s{worked}; tables in {tables}", soft_wrap=True)
     one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
     matches = next_command("matches", stream=stream.name, pattern_set=one_set)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -78,3 +79,25 @@ def planner_of(given: PlanningSettings, own: PatternSet | None = None) -> tuple[
     alpha = given.alpha if given.alpha is not None else 0.0 if own is None else own.alpha
     search = search_settings(planner, cost, alpha, given, PlanningSettings())
     return planner, cost, alpha, search if own is None else {**own.search, **search}
+
+
+def following_settings(given: AdaptationSettings, every: str | None, *, adapt: bool) -> dict[str, Any]:
+    """The settings of the loop that the options ask for; none where there is no `--adapt`.
+
+    Options without `--adapt`, or settings that the decision function does not have, are an InputError.
+    """
+    from cep_pipeline.adaptation import decision_function
+
+    asked = given.model_dump(exclude_unset=True)
+    if not adapt:
+        if asked or every:
+            option = f"--set {next(iter(asked))}" if asked else "--every"
+            raise InputError(f"{option} says how plans follow the stream: it goes with --adapt")
+        return {}
+    settings: dict[str, Any] = {"minimum_gain": asked.pop("minimum_gain", None)}
+    if every is not None:
+        of_events = re.fullmatch(r"([1-9][0-9]{0,17}) +events?", every.strip())
+        settings |= {"every_events": int(of_events[1])} if of_events else {"every": every}
+    if "k" in asked:
+        asked["k"] = given.most_invariants
+    return {**settings, "decision": decision_function(asked.pop("decision", "invariant"), **asked)}

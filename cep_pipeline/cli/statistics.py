@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 from rich.table import Table
-from rich.text import Text
 
 from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.cli.options import (
@@ -151,23 +150,24 @@ class StatisticsView:
         if not numbers:
             return None
         drifts = [drift_between(other.snapshot, self.of.shown.snapshot) for other in self.of.compared]
-        worst = any(number.worst is not None for number in numbers)
-        timed = len(self.of.windows) > 1
-        rows = []
-        for number in numbers:
-            row: list[str | Text] = [number.key, figure(number.estimate.value), self._interval(number)]
-            if worst:
-                row.append("" if number.worst is None else figure(number.worst))
-            row.append(number.rests)
-            if timed:
-                row.append(sparkline(self._over_windows(number)))
-            row += [styled(_drift(drift.get((kind, number.key)))) for drift in drifts]
-            rows.append(row)
-        counted = (*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval", *["worst window"] * worst)
+        rows = [
+            (
+                number.key,
+                figure(number.estimate.value),
+                self._interval(number),
+                None if number.worst is None else figure(number.worst),
+                number.rests,
+                sparkline(self._over_windows(number)) if len(self.of.windows) > 1 else None,
+                *(styled(_drift(drift.get((kind, number.key)))) for drift in drifts),
+            )
+            for number in numbers
+        ]
+        columns = (*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval", "worst window", "rests on")
         since = (f"since {other.label}" for other in self.of.compared)
-        table = table_of((*counted, "rests on", *["over time"] * timed, *since), rows, right=slice(1, len(counted)))
-        if timed:
-            table.columns[len(counted) + 1].no_wrap = True
+        optional = {"worst window", "over time"}
+        table = table_of((*columns, "over time", *since), rows, right=slice(1, 4), optional=optional)
+        for column in table.columns:
+            column.no_wrap = column.header == "over time"
         return table
 
     def _interval(self, number: Number) -> str:
@@ -193,11 +193,7 @@ class StatisticsView:
             points = []
             for at, numbers in by_time:
                 known = numbers[key].estimate if key in numbers else None
-                points.append(
-                    BandPoint(at, None, None, None)
-                    if known is None
-                    else BandPoint(at, known.value, known.low, known.high)
-                )
+                points.append(BandPoint(at, *((None,) * 3 if known is None else (known.value, known.low, known.high))))
             if all(point.value is None for point in points):
                 continue  # known of days alone, and these are windows
             unit = "/s" if number.what == "rate" else ""
