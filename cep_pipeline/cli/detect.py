@@ -165,7 +165,7 @@ def detect(
     plan, report = given, None
     plan_over: Callable[..., Plan] | None = None
     if planning.model_fields_set and loop is None:  # otherwise detection plans what is worth planning
-        plan_over = partial(_plan_over, planner=by, cost=cost, alpha=alpha, **searching)
+        plan_over = partial(_plan_over, {"planner": by, "cost": cost, "alpha": alpha, **searching})
         with console.status("planning"):
             plan = plan_over([pattern for pattern in parsed if not pattern.composes], loaded.events, chosen)
     planned = time.perf_counter()
@@ -193,7 +193,9 @@ def detect(
     console.print(f"{took}; {written}")
 
 
-def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
+def _plan_over(
+    settings: Mapping[str, Any], patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str]
+) -> Plan:
     """Plan what composes others, once these are detected and its events are known."""
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.statistics import estimate_statistics

@@ -7,8 +7,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,14 +30,13 @@ from cep_pipeline.cli.options import (
     writing,
 )
 from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, table_of
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.events.inference import InferredSchema
-    from cep_pipeline.events.raw_files import SourceFile
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
+    from cep_pipeline.pipeline.configuration import Configuration, Stream
 
 
 @click.command()
@@ -198,19 +196,24 @@ def preview(
 
     read, paths, patterns = _asked_files(files, schema, config, stream, day)
     loaded = load_events(read, event_paths(paths, read))
+    events, kind, zone = loaded.events, read.type_attribute, ZoneInfo(read.timezone)
+    shown = events.slice(0, rows).drop_columns(["seq"]).to_pylist()
+    ends = [events.column("timestamp")[at].as_py().astimezone(zone) for at in (0, -1)] if events.num_rows else []
+    types = events.group_by(kind).aggregate([([], "count_all")])
+    types = types.sort_by([("count_all", "descending"), (kind, "ascending")])
     document = {
         "stream": read.name,
         "files": list(map(str, paths)),
-        "events": loaded.events.num_rows,
+        "events": events.num_rows,
         "rejected": loaded.rejected,
-        "days": _days_of(loaded.events, read),
-        "types": _counts(loaded.events, read),
-        "first": _shown_events(loaded.events, read, rows),
+        "days": [end.date().isoformat() for end in ends],
+        "types": {str(one[kind]): one["count_all"] for one in types.to_pylist()},
+        "first": [{**one, "timestamp": one["timestamp"].astimezone(zone).isoformat(sep=" ")} for one in shown],
         "rejected_rows": [
             {"file": file, "line": row.line, "reason": row.reason, "row": row.raw} for file, row in loaded.examples
         ],
         "notes": list(loaded.notes),
-        "warnings": doubts_about_order(patterns, loaded.events),
+        "warnings": doubts_about_order(patterns, events),
     }
     if as_json:
         say_json(document)
@@ -221,9 +224,14 @@ def preview(
 def _asked_files(
     files: Sequence[Path], schema: Path | None, config: Path, stream: str | None, day: date | None
 ) -> tuple[StreamSchema, list[Path], Sequence[Pattern]]:
-    """The schema and the files that are meant, and the patterns of the stream where the configuration says them."""
+    """The schema and the files that are meant, and the patterns of the stream where the configuration says them.
+
+    Without files they are those of a day of the stream, of the first one that has files if none is given.
+    """
+    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import Configuration, patterns_of
+    from cep_pipeline.pipeline.stream_days import days_with_files
 
     if schema is not None:
         if not files:
@@ -231,47 +239,18 @@ def _asked_files(
         return StreamSchema.load(schema), list(files), ()
     configuration = Configuration.load(config)
     opened = configuration.stream(stream or configuration.stream_names()[0])
-    read = list(files) or [Path(file.path) for file in _files_of(opened, day)]
-    return opened.schema, read, patterns_of(opened.pattern_sets)
-
-
-def _files_of(opened: Stream, day: date | None = None) -> list[SourceFile]:
-    """The raw files of a day of a stream, of the first one that has files if none is given; an InputError if none."""
-    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
-    from cep_pipeline.pipeline.stream_days import days_with_files
-
+    patterns = patterns_of(opened.pattern_sets)
+    if files:
+        return opened.schema, list(files), patterns
     assert opened.schema.source is not None
-    any_day = date(2000, 1, 1)
-    undated = all(template.period(any_day) == UNBOUNDED for template in opened.schema.source.paths)
+    templates, any_day = opened.schema.source.paths, date(2000, 1, 1)
+    undated = all(template.period(any_day) == UNBOUNDED for template in templates)
     chosen = day or (any_day if undated else days_with_files(opened)[0])
-    found, missing = files_of_day(opened.schema.source.paths, opened.data, chosen)
+    found, missing = files_of_day(templates, opened.data, chosen)
     if not found:
-        raise InputError(
-            f"{opened.data}: there is no file of {'the stream' if undated else chosen}: {', '.join(missing)}"
-        )
-    return found
-
-
-def _days_of(events: pa.Table, schema: StreamSchema) -> list[str]:
-    """The first and the last day of events, in the zone of the stream."""
-    stamps = events.column("timestamp")
-    zone = ZoneInfo(schema.timezone)
-    return [stamps[at].as_py().astimezone(zone).date().isoformat() for at in (0, -1)] if len(stamps) else []
-
-
-def _counts(events: pa.Table, schema: StreamSchema) -> dict[str, int]:
-    """The number of events of each type, the most frequent first."""
-    import pyarrow.compute as pc
-
-    counts = pc.value_counts(events.column(schema.type_attribute)).to_pylist()
-    return dict(sorted(((str(one["values"]), one["counts"]) for one in counts), key=lambda one: (-one[1], one[0])))
-
-
-def _shown_events(events: pa.Table, schema: StreamSchema, rows: int) -> list[dict[str, Any]]:
-    """The first events, with their times in the zone of the stream."""
-    zone = ZoneInfo(schema.timezone)
-    first = events.slice(0, rows).drop_columns(["seq"]).to_pylist()
-    return [{**row, "timestamp": row["timestamp"].astimezone(zone).isoformat(sep=" ")} for row in first]
+        of = "the stream" if undated else chosen
+        raise InputError(f"{opened.data}: there is no file of {of}: {', '.join(missing)}")
+    return opened.schema, [Path(file.path) for file in found], patterns
 
 
 def _print_preview(of: dict[str, Any], timezone: str) -> None:
@@ -334,13 +313,15 @@ def check(
     doubts: list[str] = []
     notes: list[str] = []
     checked = ""
-    with _collecting_warnings(doubts):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
         if schema is not None or files:
             checked = _check_files(files, schema, parameters, errors)
         elif parameters:
             raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:
             checked = _check_project(config, stream, errors, doubts, notes)
+    doubts += [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
     if as_json:
         say_json({"errors": errors, "warnings": doubts, "notes": notes})
     else:
@@ -356,17 +337,7 @@ def check(
         sys.exit(InputError.exit_code)
 
 
-@contextmanager
-def _collecting_warnings(found: list[str]) -> Iterator[None]:
-    """Put the warnings of parsing into a list, in place of showing them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    found.extend(str(one.message) for one in caught if issubclass(one.category, UserWarning))
-
-
 def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tuple[str, ...], errors: list[str]) -> str:
-    from cep_pipeline.errors import CepError
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
 
@@ -389,7 +360,7 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tupl
 
 
 def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str], notes: list[str]) -> str:
-    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.configuration import Configuration, check_runnable
 
     configuration = Configuration.load(config)
     names = [stream] if stream else list(configuration.stream_names())
@@ -403,7 +374,11 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
     for name in names:
         if name not in wrong:
             opened = configuration.stream(name)
-            errors += _not_runnable(opened.pattern_sets)
+            for one in opened.pattern_sets:
+                try:
+                    check_runnable([one])
+                except CepError as error:
+                    errors.append(str(error))
             number += sum(len(one.statements) for one in opened.pattern_sets)
             if (said := configuration.missing_data(name)) is not None and (
                 stream or Path(opened.data) != GENERATED.absolute()
@@ -418,20 +393,6 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
         listed = f"{', '.join(missing)} are not there yet; `cep check --stream {next(iter(missing))}` names the folder"
         notes.append(f"the raw files of {listed}")
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
-
-
-def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
-    """Errors about pattern sets that no mechanism runs, or that the mechanism they name does not run."""
-    from cep_pipeline.errors import CepError
-    from cep_pipeline.pipeline.configuration import check_runnable
-
-    found = []
-    for pattern_set in pattern_sets:
-        try:
-            check_runnable([pattern_set])
-        except CepError as error:
-            found.append(str(error))
-    return found
 
 
 def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> None:

@@ -179,7 +179,7 @@ def _print_summary(
     fresh = len(outcome.days) - len(done)
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for day in done:
             found, waiting = (
                 sum(number for by_pattern in sets.values() for number in by_pattern.values())
@@ -205,12 +205,16 @@ def _print_summary(
             waits = outcome.pending.get(pattern_set.name, {})
             summarized = {pattern.name for pattern in pattern_set.statements if pattern.summary is not None}
             listed = most_of(totals)
-            rows = [(name, "summarized" if name in summarized else totals[name], waits.get(name)) for name in listed]
+            of_patterns = [
+                (name, "summarized" if name in summarized else totals[name], waits.get(name)) for name in listed
+            ]
             rest = [number for name, number in totals.items() if name not in listed]
             caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together" if rest else None
             title = f"matches of {pattern_set.name}"
-            columns = ("pattern", "matches", "pending")
-            console.print(table_of(columns, rows, title, right=slice(1, None), optional={"pending"}, caption=caption))
+            names = ("pattern", "matches", "pending")
+            console.print(
+                table_of(names, of_patterns, title, right=slice(1, None), optional={"pending"}, caption=caption)
+            )
             if summarized:
                 shows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
                 console.print(f"the rows of SUMMARIZE: `{shows}`", soft_wrap=True)

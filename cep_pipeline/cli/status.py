@@ -257,7 +257,7 @@ def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
 def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
     """Print all that is recorded of one run, day by day."""
     for run in found:
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for step in run.steps:
             counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
             rows.append((step.name, step.seconds, counts))
