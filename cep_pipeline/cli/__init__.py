@@ -197,7 +197,7 @@ EXTRAS = {
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
-    from cep_pipeline.cli.options import complete
+    from cep_pipeline.cli.options import completed
 
     end_in_order()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some reads about all installed packages
@@ -211,7 +211,7 @@ def main() -> None:
                 raise InputError(f"{argument}: is not valid UTF-8; if it is the name of a file or folder, rename it")
         cli(standalone_mode=False, obj=given)
     except CepError as error:
-        _tell(f"error: {complete(str(error), given)}")
+        _tell(f"error: {completed(str(error), cli, given)}")
         sys.exit(error.exit_code)
     except MemoryError as error:
         from cep_pipeline.detection.limits import ADVICE

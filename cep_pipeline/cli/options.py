@@ -86,32 +86,34 @@ _COMMAND = re.compile(r"\bcep (?P<name>[a-z]+)\b(?=(?P<rest>[^`\n;]*))")
 """A command in a text, and what stands behind it, to the end of the line or of the sentence at the most."""
 
 
-def _given() -> dict[str, object] | None:
+def _given() -> dict[str, object]:
     """The options by which the present command was told what it works on; its next steps have them too."""
     context = click.get_current_context(silent=True)
-    return None if context is None else context.find_object(dict)
+    found = None if context is None else context.find_object(dict)
+    return {} if found is None else found
 
 
-def complete(text: str, given: Mapping[str, object] | None = None) -> str:
-    """Give the `cep` commands in a text what the present command works on, so that they can be pasted.
+def complete(text: str) -> str:
+    """Give the `cep` commands in a text what the present command works on, so that they can be pasted."""
+    given = _given()
+    return completed(text, click.get_current_context().find_root().command, given) if given else text
 
-    `given` has the options of a command that has ended.
-    """
-    from cep_pipeline.cli import cli
 
-    given = given or _given()
+def completed(text: str, commands: click.Command, given: Mapping[str, object]) -> str:
+    """A text whose `cep` commands have the given options, as far as they take them and do not have them."""
+    assert isinstance(commands, click.Group)
 
-    def completed(found: re.Match[str]) -> str:
-        command = cli.get_command(click.Context(cli), found["name"])
+    def with_given(found: re.Match[str]) -> str:
+        command = commands.get_command(click.Context(commands), found["name"])
         takes = {} if command is None else {option: one for one in command.params for option in one.opts}
         more = ""
-        for option, value in (given or {}).items():
+        for option, value in given.items():
             values = value if isinstance(value, tuple) else (value,)
             if option in takes and (len(values) == 1 or takes[option].multiple) and option not in found["rest"].split():
                 more += "".join(f" {option} {shlex.quote(str(one))}" for one in values)
         return found[0] + more
 
-    return _COMMAND.sub(completed, text) if given else text
+    return _COMMAND.sub(with_given, text) if given else text
 
 
 def tell_notes(notes: Iterable[str]) -> None:
@@ -122,8 +124,8 @@ def tell_notes(notes: Iterable[str]) -> None:
 
 def repeat(option: str, value: object) -> None:
     """Let the next steps of the present command have an option that it was not given, but stands for what it took."""
-    if (given := _given()) is not None and value not in (None, (), DEFAULT_CONFIG):
-        given[option] = value
+    if value not in (None, (), DEFAULT_CONFIG):
+        _given()[option] = value
 
 
 def repeated_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
