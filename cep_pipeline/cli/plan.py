@@ -290,11 +290,12 @@ def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], 
         shown = {"stream": name, "pattern_set": pattern_set.name, "run": record.run_id, "reason": record.reason}
         say_json({**shown, **made})
         return
+    text = _in_full(pattern_set, record, only) if only or full else record.explain
     say(
         f"version {record.version}{' (current)' if is_current else ''} of pattern set {pattern_set.name}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
-    say(complete(_in_full(pattern_set, record, only) if only or full else record.explain))
+    say(complete(text))
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:

@@ -39,8 +39,6 @@ def test_explain_shows_what_is_shared_and_numbers_are_checked(project: DriftingS
     explained = cep("explain", folder=project.folder).output
     assert "sharing subexpression: equal subtrees are shared" in explained
     assert "invariants: none; the plans of all patterns together decided" in explained
-    status = cep("status", folder=project.folder).output
-    assert "found by simulated_annealing" in status and " nodes instead of " in status
     (shown,) = json.loads(cep("invariants", "--json", folder=project.folder).output)
     assert not shown["invariants"] and "moved" in shown
 
