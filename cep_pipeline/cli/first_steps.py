@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -467,12 +468,7 @@ def generate(
     """
     from cep_pipeline.generate import FILE_NAME, GeneratedDay, generate_days, is_trading_day
 
-    wanted: list[date] = []
-    day = first
-    while len(wanted) < days:
-        if is_trading_day(day):
-            wanted.append(day)
-        day += timedelta(days=1)
+    wanted = list(islice(filter(is_trading_day, (first + timedelta(days=number) for number in count())), days))
     missing = [day for day in wanted if not (missing_only and (out / day.isoformat() / FILE_NAME).exists())]
     console = Terminal(stderr=True)
     with Progress(console=console, transient=True) as progress:
