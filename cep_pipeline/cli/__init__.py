@@ -74,15 +74,6 @@ _ROOT = Path(__file__).resolve().parents[2]
 """The folder of the package: that of the checkout, or of all installed packages."""
 
 
-def _import_benchmarks() -> bool:
-    """Make the folder `benchmarks` of the checkout importable; False where the package was installed without one."""
-    if not (_ROOT / "benchmarks" / "command.py").exists():
-        return False
-    if str(_ROOT) not in sys.path:
-        sys.path.append(str(_ROOT))
-    return True
-
-
 class _LazyGroup(click.Group):
     """A group that imports a command's module only when the command is asked for."""
 
@@ -93,11 +84,13 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, function = COMMANDS[cmd_name].split(":")
-        if module.startswith("benchmarks.") and not _import_benchmarks():
-            raise InputError(
-                f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
-                "the installed package has not: clone the project and run .venv/bin/cep there"
-            )
+        if module.startswith("benchmarks."):
+            if not (_ROOT / "benchmarks" / "command.py").exists():
+                raise InputError(
+                    f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
+                    "the installed package has not: clone the project and run .venv/bin/cep there"
+                )
+            sys.path.append(str(_ROOT))
         if cmd_name in KEEPING_MEMORY:
             os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # read when pyarrow is imported
         command = getattr(import_module(module), function)

@@ -38,14 +38,6 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 @click.command()
 @pattern_file_options(required=True)
 @click.option("--mechanism", metavar="NAME", help="Evaluation mechanism; the fastest that runs a pattern if not given.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME",
-    help="Option of the mechanism, of nfab: merge, backtrack; of lazy_tree_nfa: smallest_counter. It changes the cost, "
-    "never the matches.",
-)
 @planner_options
 @click.option("--plan", "plan_file", type=PATH, help="A plan that `cep plan --out` wrote.")
 @click.option(
@@ -95,7 +87,6 @@ def detect(
     events: tuple[Path, ...],
     parameters: tuple[str, ...],
     mechanism: str | None,
-    options: tuple[str, ...],
     planner: str | None,
     settings: tuple[str, ...],
     plan_file: Path | None,
@@ -159,7 +150,7 @@ def detect(
         from cep_pipeline.adaptation.plan_makers import planned_together
 
         planned_together(parsed, chosen, by, cost, alpha, searching, given)
-        loop = AdaptiveDetection(by, cost, alpha, mechanism, options, search=searching, **following)
+        loop = AdaptiveDetection(by, cost, alpha, mechanism, search=searching, **following)
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
     plan, report = given, None
@@ -173,7 +164,7 @@ def detect(
         if loop is not None:
             tables, report = loop.detect(parsed, loaded.events, plan, output=output, limit=limit)
         else:
-            search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)
+            search = DetectionRun(plan, mechanism, output, limit, (), told, make_plan=plan_over)
             tables = search.matches(parsed, loaded.events)
     seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
     counts = write_matches(out, output, tables, loaded.places)

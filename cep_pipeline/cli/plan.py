@@ -65,7 +65,6 @@ CHOSEN = "▶"
 @click.option("--out", type=PATH, help="Write the plan to this JSON file, for `cep detect --plan`.")
 @click.option("--compare", is_flag=True, help="Show all planners side by side instead.")
 @json_option
-@click.option("--full", is_flag=True, help="Print the plan of every pattern, however many there are.")
 def plan(
     planner: str | None,
     settings: tuple[str, ...],
@@ -73,7 +72,6 @@ def plan(
     out: Path | None,
     compare: bool,
     as_json: bool,
-    full: bool,
     **options: Any,
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
@@ -118,7 +116,7 @@ def plan(
         say_json({"plan": made.to_json(), "mechanisms": chosen})
     else:
         reasons = explained_choice(patterns, mechanism)
-        say(complete(made.explain(reasons, _names(made) if full else None)))
+        say(complete(made.explain(reasons)))
     for pattern in patterns:
         made_by = made.for_pattern(pattern.name).planner
         if planner not in (None, made_by):
@@ -175,7 +173,6 @@ def _of_day(opened: OpenedStream, day: date | None) -> tuple[tuple[Pattern, ...]
 @click.option(
     "--pattern", "only", multiple=True, metavar="NAME", help="Only this pattern, in full; as often as wanted."
 )
-@click.option("--full", is_flag=True, help="Every pattern in full, however many there are.")
 @json_option
 def explain(
     version: int | None,
@@ -183,14 +180,13 @@ def explain(
     analyze: bool,
     mechanism: str | None,
     only: tuple[str, ...],
-    full: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Print a plan: its order or tree, expected partial matches, rates and selectivities a node, cost, and why it won.
 
     With --analyze it runs over events, and what was estimated wrongly by more than 10 times is marked. Of more than 20
-    patterns it is printed what they do together, and a list of them; --pattern shows one of them, --full shows all.
+    patterns it is printed what they do together, and a list of them; --pattern shows one of them, and --json has all.
     `cep help glossary` says what a leaf, a selectivity and an invariant are.
 
     \b
@@ -202,7 +198,6 @@ def explain(
       cep explain --analyze --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                   --events 2013-10-07/trades.csv.gz     of a plan by the statistics of these events, or --plan
     """
-    one_of_two({"--pattern": only}, {"--full": full})
     asked = Asked(**options)
     if analyze:
         made, metrics, number = _analyzed(asked, plan_file, mechanism)
@@ -219,13 +214,9 @@ def explain(
         if as_json:
             say_json({"plan": _some_of(given, only)})
         else:
-            say(complete(given.explain(patterns=_names(given) if full else only or None)))
+            say(complete(given.explain(patterns=only or None)))
     else:
-        _explain_recorded(asked, version, only, full, as_json)
-
-
-def _names(made: Plan) -> list[str]:
-    return [one.pattern for one in made.patterns]
+        _explain_recorded(asked, version, only, as_json)
 
 
 def _some_of(made: Plan, only: tuple[str, ...]) -> dict[str, Any]:
@@ -268,7 +259,7 @@ def _analyzed(asked: Asked, plan_file: Path | None, mechanism: str | None) -> tu
     return made, metrics, loaded.events.num_rows
 
 
-def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], full: bool, as_json: bool) -> None:
+def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], as_json: bool) -> None:
     """Print a recorded plan of a pattern set, the current one if no version is given."""
     from cep_pipeline.planning import Plan
 
@@ -290,7 +281,7 @@ def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], 
         shown = {"stream": name, "pattern_set": pattern_set.name, "run": record.run_id, "reason": record.reason}
         say_json({**shown, **made})
         return
-    text = _in_full(pattern_set, record, only) if only or full else record.explain
+    text = _in_full(pattern_set, record, only) if only else record.explain
     say(
         f"version {record.version}{' (current)' if is_current else ''} of pattern set {pattern_set.name}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
@@ -299,15 +290,15 @@ def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], 
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
-    """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
+    """Some patterns of a recorded plan, and what runs them as long as they are the configured ones."""
     from cep_pipeline.planning import Plan
     from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
     if record.pattern_set_version != pattern_set.version:
-        return plan.explain(patterns=only or _names(plan))
+        return plan.explain(patterns=only)
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    return plan.explain(explained_choice(patterns, mechanism), only or _names(plan))
+    return plan.explain(explained_choice(patterns, mechanism), only)
 
 
 def _show_comparisons(
