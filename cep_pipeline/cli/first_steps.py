@@ -381,14 +381,10 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
                 except CepError as error:
                     errors.append(str(error))
             number += sum(len(one.statements) for one in opened.pattern_sets)
-            if (said := configuration.missing_data(name)) is not None and (
-                stream or Path(opened.data) != GENERATED.absolute()
-            ):
+            if (said := configuration.missing_data(name)) is not None:
                 missing[name] = said
             _add_doubts(configuration, opened, doubts)
-    if stream:
-        doubts += missing.values()
-    elif len(missing) == 1:
+    if len(missing) == 1:
         notes += missing.values()
     elif missing:
         listed = f"{', '.join(missing)} are not there yet; `cep check --stream {next(iter(missing))}` names the folder"

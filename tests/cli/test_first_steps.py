@@ -197,7 +197,7 @@ def test_files_whose_names_tell_no_day_are_previewed_and_run_day_by_day(folder: 
     assert "there is no file of the stream: all.csv" in cep("preview", folder=folder / "p").error
 
 
-def test_raw_files_that_are_not_there_yet_are_a_note_until_their_stream_is_asked_for(folder: Path) -> None:
+def test_raw_files_that_are_not_there_yet_are_a_note(folder: Path) -> None:
     assert cep("init", "p", folder=folder).code == 0
     project = folder / "p"
     settings = yaml.safe_load((project / "pipeline.yaml").read_text())
@@ -220,16 +220,18 @@ def test_raw_files_that_are_not_there_yet_are_a_note_until_their_stream_is_asked
     for name, data in (("more", "two"), ("made", "var/generated_trades")):
         settings["streams"][name] = {**stream, "schema": f"{name}.yaml", "data": data}
         (project / f"{name}.yaml").write_text(schema.replace("name: cold_rooms", f"name: {name}"))
-    listed = "the raw files of cold_rooms, more are not there yet; `cep check --stream cold_rooms` names the folder"
+    listed = (
+        "the raw files of cold_rooms, more, made are not there yet; `cep check --stream cold_rooms` names the folder"
+    )
     assert checked() == {"errors": [], "warnings": [], "notes": [listed]}
     shown = cep("check", folder=project)
     assert (shown.output, shown.errors) == (f"3 streams, 3 patterns: no errors, 0 warnings\nnote: {listed}\n", "")
     for name in ("cold_rooms", "made"):
         told = checked("--stream", name)
-        assert f"streams.{name}.data: there is no folder" in told["warnings"][0] and told["notes"] == []
+        assert f"streams.{name}.data: there is no folder" in told["notes"][0] and told["warnings"] == []
     (project / "one").mkdir()
     (project / "two").mkdir()
-    assert checked()["notes"] == []
+    assert ["streams.made.data: there is no folder" in one for one in checked()["notes"]] == [True]
 
 
 def test_a_pattern_that_days_cannot_publish_is_told(folder: Path) -> None:

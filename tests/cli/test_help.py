@@ -116,7 +116,7 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 def test_measuring_without_a_checkout_is_refused_with_what_to_do(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("cep_pipeline.cli._import_benchmarks", lambda: False)
+    monkeypatch.setattr("cep_pipeline.cli._ROOT", tmp_path)
     done = cep(command, "lazy_nfa", "--full", folder=tmp_path)
     assert done.code == 2
     assert f"cep {command} runs from a checkout of the project" in done.errors
