@@ -19,7 +19,6 @@ import pyarrow as pa
 from rich.progress import Progress
 
 from cep_pipeline.cli.options import (
-    GENERATED,
     PATH,
     Day,
     configuration_options,
@@ -420,6 +419,8 @@ def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str])
 # -- generate ---------------------------------------------------------------------------------------------------------
 
 FIRST_DAY = date(2025, 1, 6)
+GENERATED = Path("var/generated_trades")
+"""The folder of the days that `cep generate`, and so `make run`, makes."""
 
 
 @click.command()

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-GENERATED = Path("var/generated_trades")
-"""The folder of the days that `cep generate`, and so `make run`, makes."""
-
 
 class Day(click.ParamType[date]):
     """A day, written YYYY-MM-DD."""
