@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from importlib.resources import files
-from pathlib import Path
 
 import click
 from rich.markdown import Markdown
 
-from cep_pipeline.cli.options import PATH, writing
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import did_you_mean
@@ -128,8 +126,7 @@ def _show(text: str) -> None:
 @click.command()
 @click.argument("what", type=click.Choice(["stream", "pipeline", "tables"]))
 @click.option("--part", metavar="NAME", help="A mapping of settings, or a table of the warehouse, in Markdown.")
-@click.option("--out", type=PATH, help="File to write, in place of printing.")
-def schema(what: str, part: str | None, out: Path | None) -> None:
+def schema(what: str, part: str | None) -> None:
     """Print the JSON Schema of a stream schema or of pipeline.yaml, or the columns of a table of the warehouse.
 
     An editor that knows the JSON Schema completes the settings and underlines what is wrong. For the YAML extension of
@@ -142,17 +139,12 @@ def schema(what: str, part: str | None, out: Path | None) -> None:
 
     \b
     Examples:
-      cep schema stream --out streams/stream.json       for the files in streams/
-      cep schema pipeline --out pipeline.json           for pipeline.yaml
+      cep schema stream > streams/stream.json           for the files in streams/
+      cep schema pipeline > pipeline.json               for pipeline.yaml
       cep schema stream --part quality                  the settings of quality, as a table
       cep schema tables --part matches                  the columns of the table of matches
     """
-    text = text_of(what, part)
-    if out is None:
-        say(text, nl=False)
-        return
-    with writing(out):
-        out.write_text(text, encoding="utf-8")
+    say(text_of(what, part), nl=False)
 
 
 def text_of(what: str, part: str | None) -> str:

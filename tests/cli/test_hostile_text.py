@@ -129,7 +129,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("--deep",), ("--stream", WRONG), ("--config", "damaged/pipeline.yaml", "--deep")],
     "restore": [("--config", "damaged/pipeline.yaml", "--replace"), (WRONG,), ("--config", WRONG)],
     "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
-    "schema": [("tables", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
+    "schema": [("tables", "--part", WRONG), ("stream", "--part", WRONG)],
     "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],
     "experiment": [(WRONG,), ("lazy_nfa", "--out", f"{FILE}/none/x.md")],
     "help": [(WRONG,), ("language", WRONG)],
