@@ -1,4 +1,4 @@
-"""`cep plan` with planners of many patterns: its options, what it prints and writes, what it refuses."""
+"""`--planner` and `--set`: planners of many patterns, what `cep plan` prints and writes of them, what it refuses."""
 
 from __future__ import annotations
 
