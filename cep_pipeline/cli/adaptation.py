@@ -30,8 +30,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import written
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.violations import Violation
-    from cep_pipeline.warehouse.stream_tables import StreamTables
+    pass
 
 MOST_SHOWN = 40
 """The most invariants, numbers or changed patterns that are shown: those that say most."""
@@ -147,9 +146,12 @@ def replan(
     from cep_pipeline.pipeline.replanning import PlanRequest
     from cep_pipeline.pipeline.replanning import replan as plan_again
     from cep_pipeline.pipeline.run import new_run_id
+    from cep_pipeline.pipeline.violations import pending_violation
 
     opened = open_stream(config, stream, pattern_set)
-    violation = None if reason else _pending(opened.tables, opened.pattern_sets[0].name)
+    name = opened.pattern_sets[0].name
+    plan = None if reason else opened.tables.current_plan(name)
+    violation = None if plan is None else pending_violation(opened.tables.decisions(name), plan.version)
     why = reason or ("asked for by hand" if violation is None else violation.reason)
     asked = PlanRequest(why, violation, force)
     run_id = new_run_id()
@@ -169,14 +171,6 @@ def replan(
         elif changes is not None:
             output_console().print(changes)
     say(f"current plan: {version}")
-
-
-def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
-    """The violation of the current plan that waits for a replanning."""
-    from cep_pipeline.pipeline.violations import pending_violation
-
-    plan = tables.current_plan(pattern_set)
-    return None if plan is None else pending_violation(tables.decisions(pattern_set), plan.version)
 
 
 def shown_headline(of: InvariantReport) -> str:

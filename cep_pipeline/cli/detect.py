@@ -254,7 +254,9 @@ def _read(
         )
     instants = loaded.events.column("timestamp").cast("int64")
     span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
-    for text in doubts_about(patterns, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
+    names = pc.unique(loaded.events.column(stream.type_attribute)).to_pylist()
+    types = {None if name is None else str(name) for name in names}
+    for text in doubts_about(patterns, types, span_us, loaded.events):
         console.print(f"warning: {text}", highlight=False, markup=False)
     return loaded, read_s
 
@@ -280,11 +282,6 @@ def _check_form(output: str, out: Path | None, lines: bool, patterns: Sequence[P
     summarized = [pattern.name for pattern in patterns if pattern.summary is not None]
     if lines and summarized:
         raise InputError(f"--lines stand beside the events of a match: {summarized[0]!r} has SUMMARIZE and gives none")
-
-
-def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:
-    """The types of events, as patterns name them."""
-    return {None if name is None else str(name) for name in pc.unique(events.column(type_attribute)).to_pylist()}
 
 
 def _adaptation_document(report: AdaptationReport) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.violations import Violation
-    from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord
+    from cep_pipeline.pipeline.configuration import Stream
+    from cep_pipeline.warehouse.records import Decision, RunRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -141,9 +140,20 @@ def _print_stream(console: Terminal, stream: Stream, tables: StreamTables, docum
                 f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}",
                 sep="",
             )
-            _print_other_planner(console, stream.name, pattern_set, plan)
+            again = next_command("replan", stream=stream.name, pattern_set=pattern_set.name)
+            made_by = [planner for planner in plan.planners if planner != "trivial"]  # which some take in any case
+            if made_by and pattern_set.planner not in made_by:
+                console.print(
+                    f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this "
+                    f"plan until `{again}` finds a better one",
+                    highlight=False,
+                    soft_wrap=True,
+                )
             own = [one for one in decisions if one.pattern_set == pattern_set.name]
-            _print_pending(console, stream.name, pattern_set.name, pending_violation(own, plan.version))
+            if violation := pending_violation(own, plan.version):
+                waits = ("it no longer fits, and no replanning has answered yet", "bold red")
+                console.print(styled("  ", waits, f": {violation.reason}"), soft_wrap=True)
+                console.print(f"  plan again: {again}, or the DAG replanning_{stream.name}", soft_wrap=True)
     if document["decisions"]:
         _print_decisions(console, decisions, len(document["decisions"]))
     if "rejected_rows" in document:
@@ -185,31 +195,6 @@ def _print_days(console: Terminal, document: dict[str, Any]) -> None:
     if reasons:
         redo = next_command("run", stream=document["stream"], stale=True)
         console.print(f"{counted(len(reasons), 'stale day')}; `{redo}` redoes them", soft_wrap=True)
-
-
-def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
-    """Say of a plan by another planner than the configured one that it stays until it is replaced."""
-    made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
-    if made_by and pattern_set.planner not in made_by:
-        console.print(
-            f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this plan "
-            f"until `{next_command('replan', stream=stream, pattern_set=pattern_set.name)}` finds a better one",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: Violation | None) -> None:
-    if violation is not None:
-        console.print(
-            styled(
-                "  ", ("it no longer fits, and no replanning has answered yet", "bold red"), f": {violation.reason}\n"
-            ),
-            f"  plan again: {next_command('replan', stream=stream, pattern_set=pattern_set)}, or the DAG "
-            f"replanning_{stream}",
-            sep="",
-            soft_wrap=True,
-        )
 
 
 def _print_decisions(console: Terminal, decisions: Sequence[Decision], most: int) -> None:
