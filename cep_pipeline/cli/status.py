@@ -226,7 +226,8 @@ def _rejected(tables: StreamTables) -> Iterator[dict[str, Any]]:
 def _print_rejected(console: Terminal, document: dict[str, Any]) -> None:
     rows = document["rejected_rows"]
     columns = ("day", "file", "line", "reason", "row")
-    console.print(table_of(columns, (row.values() for row in rows), "rejected rows") if rows else "no rejected rows")
+    shown = ((row["day"], row["file"], str(row["line"] or ""), row["reason"], row["raw"]) for row in rows)
+    console.print(table_of(columns, shown, "rejected rows") if rows else "no rejected rows")
     if sum(one["rejected"] for one in document["days"]) > len(rows):
         console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
 
