@@ -221,7 +221,7 @@ def test_raw_files_that_are_not_there_yet_are_a_note(folder: Path) -> None:
         settings["streams"][name] = {**stream, "schema": f"{name}.yaml", "data": data}
         (project / f"{name}.yaml").write_text(schema.replace("name: cold_rooms", f"name: {name}"))
     listed = (
-        "the raw files of cold_rooms, more, made are not there yet; `cep check --stream cold_rooms` names the folder"
+        "the raw files of cold_rooms, made, more are not there yet; `cep check --stream cold_rooms` names the folder"
     )
     assert checked() == {"errors": [], "warnings": [], "notes": [listed]}
     shown = cep("check", folder=project)
