@@ -200,6 +200,8 @@ def explain(
     """
     asked = Asked(**options)
     if analyze:
+        if not asked.over_files:
+            raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
         made, metrics, number = _analyzed(asked, plan_file, mechanism)
         if as_json:
             say_json({"plan": _some_of(made, only), "events": number, "detection": _counts(metrics, only)})

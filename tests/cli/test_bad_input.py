@@ -213,7 +213,7 @@ def test_a_wrong_pattern_over_files(project: Project) -> None:
         (("run", "--steps", "ingest,guess"), ("no step guess", "ingest, statistics, plan, detect")),
         (("run", "--from", "2024-03-06", "--to", "2024-03-04"), ("2024-03-04 is before the first day 2024-03-06",)),
         (("run", "--from", "2024-03-09"), ("no raw file of a day from 2024-03-09 on",)),
-        (("run", "--day", "2024-03-04", "--to", "2024-03-06"), ("either --day, or --from and --to",)),
+        (("run", "--day", "2024-03-04", "--to", "2024-03-06"), ("--day and --to do not go together",)),
         (("matches", "--from", "2024-03-06", "--to", "2024-03-04"), ("2024-03-04 is before the first day 2024-03-06",)),
         (("run", "--redo", "--master", "sparc://x"), ("Spark master 'sparc://x'", "local[N]")),
         (("run", "--config", "other.yaml"), ("other.yaml", "no such pipeline configuration")),
