@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from functools import cache, cached_property, lru_cache
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
@@ -32,7 +32,7 @@ from airflow.utils.session import create_session
 from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, steps_chart
 from cep_plugin import ADAPTATION_DAGS, DAGS_OF_A_STREAM, PREFIX, REPLANNING_DAG
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from sqlalchemy import select
@@ -40,18 +40,17 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 import cep_pipeline
-from cep_pipeline.cli.statistics_view import StatisticsView
-from cep_pipeline.cli.tables import csv_pieces, write_batches
+from cep_pipeline.cli.files import write_tables
+from cep_pipeline.cli.statistics import StatisticsView
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.match_chart import MatchSeries, draw_match
-from cep_pipeline.pipeline.configuration import Configuration, Stream
+from cep_pipeline.pipeline.configuration import Configuration, Stream, data_docs_folder
 from cep_pipeline.pipeline.plan_checks import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
-from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
@@ -534,19 +533,15 @@ def matches(
 
 @app.get("/download")
 def download(pages: Annotated[ChosenMatches, Depends()], format: Literal["parquet", "csv"] = "parquet") -> Response:
-    """The chosen matches as a file, up to a number of them; CSV, which takes long to write, is sent as it is made."""
+    """The chosen matches as a file, up to a number of them."""
     if pages.query is None:
         raise HTTPException(404, "No matches are published.")
     schema, name = pages.matches.matches_schema, f"{pages.stream}_{pages.query.day}.{format}"
     rows = first_rows(matches_in_batches(pages.matches, pages.query), DOWNLOADED_MATCHES)
-    if format == "csv":
-        read = list(islice(rows, 1))  # what cannot be read is told on a page, not in the middle of the file
-        sent = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
-        return StreamingResponse(csv_pieces(schema, chain(read, rows)), headers=sent, media_type="text/csv")
     folder = tempfile.TemporaryDirectory(prefix="cep-download-")
     path = Path(folder.name) / name
     try:
-        write_batches(schema, rows, path)
+        write_tables(schema, (pa.Table.from_batches([batch]) for batch in rows), path)
     except BaseException:
         folder.cleanup()
         raise

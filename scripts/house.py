@@ -37,7 +37,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "planning": (("cep_pipeline/planning",), 5_266),
     "warehouse": (("cep_pipeline/warehouse",), 3_319),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_968),
-    "cli": (("cep_pipeline/cli",), 4_175),
+    "cli": (("cep_pipeline/cli",), 3_441),
     "events": (("cep_pipeline/events",), 3_234),
     "adaptation": (("cep_pipeline/adaptation",), 1_701),
     "statistics": (("cep_pipeline/statistics",), 1_993),

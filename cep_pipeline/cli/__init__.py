@@ -25,14 +25,12 @@ from cep_pipeline.signals import Terminated, end_in_order
 COMMAND_GROUPS = {
     "First steps": {
         "init": ("cep_pipeline.cli.first_steps:init", "Make a project folder, for a file of yours or an example"),
-        "stream": ("cep_pipeline.cli.first_steps:stream", "Propose a stream schema for a CSV or Parquet file"),
         "preview": ("cep_pipeline.cli.first_steps:preview", "Show what a stream schema reads of raw files"),
         "check": ("cep_pipeline.cli.first_steps:check", "Find all errors in settings, schemas and patterns"),
-        "generate": ("cep_pipeline.cli.generate:generate", "Make days of trades to try things on"),
+        "generate": ("cep_pipeline.cli.first_steps:generate", "Make days of trades to try things on"),
     },
     "Patterns over files": {
         "detect": ("cep_pipeline.cli.detect:detect", "Find the matches of patterns in files of events"),
-        "expand": ("cep_pipeline.cli.expand:expand", "List the matches that `detect --output compressed` wrote"),
         "translate": ("cep_pipeline.cli.translate:translate", "Turn MATCH_RECOGNIZE of SQL into patterns"),
     },
     "Run and look": {
@@ -58,7 +56,7 @@ COMMAND_GROUPS = {
     },
     "The manual, its settings, and measurements": {
         "help": ("cep_pipeline.cli.help:help_command", "Show a page of the manual, or one section of it"),
-        "schema": ("cep_pipeline.cli.schema:schema", "Print the JSON Schemas of the settings, for editors"),
+        "schema": ("cep_pipeline.cli.help:schema", "Print the JSON Schemas of the settings, for editors"),
         "bench": ("benchmarks.command:bench", "Measure speed beside other programs"),
         "experiment": ("benchmarks.experiments.command:experiment", "Run an experiment of one of the papers"),
     },
@@ -67,22 +65,13 @@ COMMAND_GROUPS = {
 COMMANDS = {name: place for group in COMMAND_GROUPS.values() for name, (place, _) in group.items()}
 """Command -> module and function."""
 
-KEEPING_MEMORY = ("detect", "expand", "bench")
+KEEPING_MEMORY = ("detect", "bench")
 """Commands that work in one process. Memory that pyarrow frees stays with the process and is used again: to hand it
 back to the system and to ask for it anew takes up to a third of the time in which matches are found and written. The
 workers of a day hand it back, since together they would hold a quarter more."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 """The folder of the package: that of the checkout, or of all installed packages."""
-
-
-def _import_benchmarks() -> bool:
-    """Make the folder `benchmarks` of the checkout importable; False where the package was installed without one."""
-    if not (_ROOT / "benchmarks" / "command.py").exists():
-        return False
-    if str(_ROOT) not in sys.path:
-        sys.path.append(str(_ROOT))
-    return True
 
 
 class _LazyGroup(click.Group):
@@ -95,11 +84,13 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, function = COMMANDS[cmd_name].split(":")
-        if module.startswith("benchmarks.") and not _import_benchmarks():
-            raise InputError(
-                f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
-                "the installed package has not: clone the project and run .venv/bin/cep there"
-            )
+        if module.startswith("benchmarks."):
+            if not (_ROOT / "benchmarks" / "command.py").exists():
+                raise InputError(
+                    f"cep {cmd_name} runs from a checkout of the project, which has the folder benchmarks; "
+                    "the installed package has not: clone the project and run .venv/bin/cep there"
+                )
+            sys.path.append(str(_ROOT))
         if cmd_name in KEEPING_MEMORY:
             os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # read when pyarrow is imported
         command = getattr(import_module(module), function)
@@ -124,14 +115,7 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cep")
 @click.option("-v", "--verbose", count=True, help="Log what is done to stderr; -vv also each slice and decision.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of what -v logs: a line of text, or a JSON object with run, stream, day and step.",
-)
-def cli(verbose: int, log_format: str) -> None:
+def cli(verbose: int) -> None:
     """Find patterns of events in historical and daily data.
 
     \b
@@ -150,7 +134,7 @@ def cli(verbose: int, log_format: str) -> None:
     day), 5 done but for patterns that were stopped by a limit, 130 stopped by Ctrl-C, 143 by SIGTERM, 1 anything else.
     """
     if verbose:
-        show_log(logging.INFO if verbose == 1 else logging.DEBUG, as_json=log_format == "json")
+        show_log(logging.INFO if verbose == 1 else logging.DEBUG)
 
 
 def _tell(text: str) -> None:
@@ -184,13 +168,10 @@ class _ToStderr(logging.Handler):
         _tell(self.format(record))
 
 
-def show_log(level: int, *, as_json: bool = False) -> None:
+def show_log(level: int) -> None:
     """Show what the package logs, from this level on: one line a record, with time, level and logger."""
-    from cep_pipeline.pipeline.run_log import JsonFormatter
-
     handler = _ToStderr(level)
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(JsonFormatter() if as_json else text)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     package = logging.getLogger("cep_pipeline")
     package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]
     package.addHandler(handler)
@@ -209,11 +190,11 @@ EXTRAS = {
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
-    from cep_pipeline.cli.options import NextSteps
+    from cep_pipeline.cli.options import completed
 
     end_in_order()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some reads about all installed packages
-    steps = NextSteps(cli)
+    given: dict[str, object] = {}
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
@@ -221,9 +202,9 @@ def main() -> None:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it
                 raise InputError(f"{argument}: is not valid UTF-8; if it is the name of a file or folder, rename it")
-        cli(standalone_mode=False, obj=steps)
+        cli(standalone_mode=False, obj=given)
     except CepError as error:
-        _tell(f"error: {steps.complete(str(error))}")
+        _tell(f"error: {completed(str(error), cli, given)}")
         sys.exit(error.exit_code)
     except MemoryError as error:
         from cep_pipeline.detection.limits import ADVICE

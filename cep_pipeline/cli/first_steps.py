@@ -1,4 +1,4 @@
-"""`cep stream infer`, `init`, `preview` and `check`: from files of one's own to a project, and a look before a run."""
+"""`cep init`, `preview`, `check` and `generate`: files to begin with, a project for them, and looks before a run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import click
 import pyarrow as pa
+from rich.progress import Progress
 
 from cep_pipeline.cli.options import (
-    GENERATED,
     PATH,
     Day,
     configuration_options,
@@ -29,60 +29,14 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     writing,
 )
-from cep_pipeline.cli.terminal import output_console, say, say_json, table_of
-from cep_pipeline.errors import InputError
+from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, table_of
+from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.events.inference import InferredSchema
-    from cep_pipeline.events.raw_files import SourceFile
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
-
-_inference_options = (
-    click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days."),
-    click.option("--time", "time_column", metavar="COLUMN", help="Column with the time of an event."),
-    click.option("--type", "type_column", metavar="COLUMN", help="Column with the type of an event."),
-)
-
-
-@click.command()
-@click.argument("action", type=click.Choice(["infer"]))
-@click.argument("file", type=PATH)
-@_inference_options[0]
-@click.option("--name", metavar="NAME", help="Name of the stream; made from the name of the file if not given.")
-@_inference_options[1]
-@_inference_options[2]
-@click.option("--out", type=PATH, help="File to write, in place of printing; none is overwritten.")
-def stream(
-    action: str,
-    file: Path,
-    timezone: str | None,
-    name: str | None,
-    time_column: str | None,
-    type_column: str | None,
-    out: Path | None,
-) -> None:
-    """Propose a stream schema for a CSV or Parquet file.
-
-    It finds the delimiter and the header, the types of the columns, the column with the time and how it is written, and
-    a column whose values divide the events into types. What it proposes is a YAML file with comments, which
-    `cep detect --schema` takes as it is. Look at it: comments say what is doubtful.
-
-    \b
-    Examples:
-      cep stream infer readings/2025-03-04.csv --timezone Europe/Copenhagen
-      cep stream infer trades.csv.gz --timezone America/New_York --type symbol --out trades.yaml
-      cep preview trades.csv.gz --schema trades.yaml        look at what it reads
-    """
-    from cep_pipeline.events.inference import infer_schema
-
-    made = infer_schema(file, timezone=timezone, name=name, time_column=time_column, type_column=type_column)
-    if out is None:
-        say(made.text, nl=False)
-        return
-    _write_new(out, made.text)
-    say(f"{out} is written; look at what it reads: {next_command('preview', file, schema=out)}")
+    from cep_pipeline.pipeline.configuration import Configuration, Stream
 
 
 @click.command()
@@ -92,16 +46,18 @@ def stream(
     type=PATH,
     help="Raw file of the stream, CSV or Parquet; its schema is inferred. Without it a small example is made.",
 )
-@_inference_options[0]
-@_inference_options[1]
-@_inference_options[2]
+@click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days.")
+@click.option("--time", "time_column", metavar="COLUMN", help="Column with the time of an event.")
+@click.option("--type", "type_column", metavar="COLUMN", help="Column with the type of an event.")
 def init(
     folder: Path, data: Path | None, timezone: str | None, time_column: str | None, type_column: str | None
 ) -> None:
     """Make a project folder: pipeline.yaml, a stream schema and a first pattern, all with comments.
 
-    Files that are there already are not overwritten. With --data the project is about the stream of that file, as
-    `cep stream infer` proposes it. Without it, it is about two days of readings in cold rooms, which are made too.
+    Files that are there already are not overwritten. With --data the project is about the stream of that file. Its
+    schema is inferred: the delimiter and the header, the types of the columns, the column with the time and how it is
+    written, and a column whose values divide the events into types. Comments in it say what is doubtful. Without
+    --data it is about two days of readings in cold rooms, which are made too.
 
     \b
     Examples:
@@ -240,19 +196,24 @@ def preview(
 
     read, paths, patterns = _asked_files(files, schema, config, stream, day)
     loaded = load_events(read, event_paths(paths, read))
+    events, kind, zone = loaded.events, read.type_attribute, ZoneInfo(read.timezone)
+    shown = events.slice(0, rows).drop_columns(["seq"]).to_pylist()
+    ends = [events.column("timestamp")[at].as_py().astimezone(zone) for at in (0, -1)] if events.num_rows else []
+    types = events.group_by(kind).aggregate([([], "count_all")])
+    types = types.sort_by([("count_all", "descending"), (kind, "ascending")])
     document = {
         "stream": read.name,
         "files": list(map(str, paths)),
-        "events": loaded.events.num_rows,
+        "events": events.num_rows,
         "rejected": loaded.rejected,
-        "days": _days_of(loaded.events, read),
-        "types": _counts(loaded.events, read),
-        "first": _shown_events(loaded.events, read, rows),
+        "days": [end.date().isoformat() for end in ends],
+        "types": {str(one[kind]): one["count_all"] for one in types.to_pylist()},
+        "first": [{**one, "timestamp": one["timestamp"].astimezone(zone).isoformat(sep=" ")} for one in shown],
         "rejected_rows": [
             {"file": file, "line": row.line, "reason": row.reason, "row": row.raw} for file, row in loaded.examples
         ],
         "notes": list(loaded.notes),
-        "warnings": doubts_about_order(patterns, loaded.events),
+        "warnings": doubts_about_order(patterns, events),
     }
     if as_json:
         say_json(document)
@@ -263,9 +224,14 @@ def preview(
 def _asked_files(
     files: Sequence[Path], schema: Path | None, config: Path, stream: str | None, day: date | None
 ) -> tuple[StreamSchema, list[Path], Sequence[Pattern]]:
-    """The schema and the files that are meant, and the patterns of the stream where the configuration says them."""
+    """The schema and the files that are meant, and the patterns of the stream where the configuration says them.
+
+    Without files they are those of a day of the stream, of the first one that has files if none is given.
+    """
+    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import Configuration, patterns_of
+    from cep_pipeline.pipeline.stream_days import days_with_files
 
     if schema is not None:
         if not files:
@@ -273,47 +239,18 @@ def _asked_files(
         return StreamSchema.load(schema), list(files), ()
     configuration = Configuration.load(config)
     opened = configuration.stream(stream or configuration.stream_names()[0])
-    read = list(files) or [Path(file.path) for file in _files_of(opened, day)]
-    return opened.schema, read, patterns_of(opened.pattern_sets)
-
-
-def _files_of(opened: Stream, day: date | None = None) -> list[SourceFile]:
-    """The raw files of a day of a stream, of the first one that has files if none is given; an InputError if none."""
-    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
-    from cep_pipeline.pipeline.stream_days import days_with_files
-
+    patterns = patterns_of(opened.pattern_sets)
+    if files:
+        return opened.schema, list(files), patterns
     assert opened.schema.source is not None
-    any_day = date(2000, 1, 1)
-    undated = all(template.period(any_day) == UNBOUNDED for template in opened.schema.source.paths)
+    templates, any_day = opened.schema.source.paths, date(2000, 1, 1)
+    undated = all(template.period(any_day) == UNBOUNDED for template in templates)
     chosen = day or (any_day if undated else days_with_files(opened)[0])
-    found, missing = files_of_day(opened.schema.source.paths, opened.data, chosen)
+    found, missing = files_of_day(templates, opened.data, chosen)
     if not found:
-        raise InputError(
-            f"{opened.data}: there is no file of {'the stream' if undated else chosen}: {', '.join(missing)}"
-        )
-    return found
-
-
-def _days_of(events: pa.Table, schema: StreamSchema) -> list[str]:
-    """The first and the last day of events, in the zone of the stream."""
-    stamps = events.column("timestamp")
-    zone = ZoneInfo(schema.timezone)
-    return [stamps[at].as_py().astimezone(zone).date().isoformat() for at in (0, -1)] if len(stamps) else []
-
-
-def _counts(events: pa.Table, schema: StreamSchema) -> dict[str, int]:
-    """The number of events of each type, the most frequent first."""
-    import pyarrow.compute as pc
-
-    counts = pc.value_counts(events.column(schema.type_attribute)).to_pylist()
-    return dict(sorted(((str(one["values"]), one["counts"]) for one in counts), key=lambda one: (-one[1], one[0])))
-
-
-def _shown_events(events: pa.Table, schema: StreamSchema, rows: int) -> list[dict[str, Any]]:
-    """The first events, with their times in the zone of the stream."""
-    zone = ZoneInfo(schema.timezone)
-    first = events.slice(0, rows).drop_columns(["seq"]).to_pylist()
-    return [{**row, "timestamp": row["timestamp"].astimezone(zone).isoformat(sep=" ")} for row in first]
+        of = "the stream" if undated else chosen
+        raise InputError(f"{opened.data}: there is no file of {of}: {', '.join(missing)}")
+    return opened.schema, [Path(file.path) for file in found], patterns
 
 
 def _print_preview(of: dict[str, Any], timezone: str) -> None:
@@ -346,16 +283,12 @@ def _print_preview(of: dict[str, Any], timezone: str) -> None:
 
 @click.command()
 @click.argument("files", metavar="[PATTERNS]...", nargs=-1, type=PATH)
-@click.option(
-    "--patterns", multiple=True, type=PATH, help="Pattern file, named as in `cep detect`; may be given several times."
-)
 @click.option("--schema", type=PATH, help="Stream schema of pattern files without a project.")
 @parameter_option
 @configuration_options
 @json_option
 def check(
     files: tuple[Path, ...],
-    patterns: tuple[Path, ...],
     schema: Path | None,
     parameters: tuple[str, ...],
     config: Path,
@@ -366,9 +299,9 @@ def check(
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
     told as warnings, with what there is. So are text attributes that patterns order by < or >, and whose values look
-    like numbers; where no day is published, the beginning of the first raw file is looked at. A note
-    names streams whose raw files are not there yet. The exit code is 2 where there is an error. With --schema, pattern
-    files are checked without a project, and no data is looked at.
+    like numbers; `cep preview` looks at those of raw files. A note names streams whose raw files are not there yet. The
+    exit code is 2 where there is an error. With --schema, pattern files are checked without a project, and no data is
+    looked at.
 
     \b
     Examples:
@@ -380,13 +313,15 @@ def check(
     doubts: list[str] = []
     notes: list[str] = []
     checked = ""
-    with _collecting_warnings(doubts):
-        if schema is not None or files or patterns:
-            checked = _check_files((*files, *patterns), schema, parameters, errors)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        if schema is not None or files:
+            checked = _check_files(files, schema, parameters, errors)
         elif parameters:
             raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:
             checked = _check_project(config, stream, errors, doubts, notes)
+    doubts += [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
     if as_json:
         say_json({"errors": errors, "warnings": doubts, "notes": notes})
     else:
@@ -402,17 +337,7 @@ def check(
         sys.exit(InputError.exit_code)
 
 
-@contextmanager
-def _collecting_warnings(found: list[str]) -> Iterator[None]:
-    """Put the warnings of parsing into a list, in place of showing them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    found.extend(str(one.message) for one in caught if issubclass(one.category, UserWarning))
-
-
 def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tuple[str, ...], errors: list[str]) -> str:
-    from cep_pipeline.errors import CepError
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
 
@@ -435,7 +360,7 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tupl
 
 
 def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str], notes: list[str]) -> str:
-    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.configuration import Configuration, check_runnable
 
     configuration = Configuration.load(config)
     names = [stream] if stream else list(configuration.stream_names())
@@ -449,17 +374,16 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
     for name in names:
         if name not in wrong:
             opened = configuration.stream(name)
-            errors += _not_runnable(opened.pattern_sets)
+            for one in opened.pattern_sets:
+                try:
+                    check_runnable([one])
+                except CepError as error:
+                    errors.append(str(error))
             number += sum(len(one.statements) for one in opened.pattern_sets)
-            if (said := configuration.missing_data(name)) is not None and (
-                stream or Path(opened.data) != GENERATED.absolute()
-            ):
+            if (said := configuration.missing_data(name)) is not None:
                 missing[name] = said
-            if not _add_doubts(configuration, opened, doubts) and said is None:
-                _look_at_raw(opened, doubts, notes)
-    if stream:
-        doubts += missing.values()
-    elif len(missing) == 1:
+            _add_doubts(configuration, opened, doubts)
+    if len(missing) == 1:
         notes += missing.values()
     elif missing:
         listed = f"{', '.join(missing)} are not there yet; `cep check --stream {next(iter(missing))}` names the folder"
@@ -467,58 +391,90 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
 
 
-def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
-    """Errors about pattern sets that no mechanism runs, or that the mechanism they name does not run."""
-    from cep_pipeline.errors import CepError
-    from cep_pipeline.pipeline.configuration import check_runnable
-
-    found = []
-    for pattern_set in pattern_sets:
-        try:
-            check_runnable([pattern_set])
-        except CepError as error:
-            found.append(str(error))
-    return found
-
-
-def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> bool:
-    """Add what is strange about the patterns of a stream over its last published day; False if no such day is there."""
-    from cep_pipeline.cli.sources import last_published
+def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> None:
+    """Add what is strange about the patterns of a stream over its last published day, if there is one."""
     from cep_pipeline.language.doubts import doubts_about, ordered_texts, texts_compared
     from cep_pipeline.pipeline.configuration import patterns_of
+    from cep_pipeline.storage import read_data_file
 
-    name, patterns = opened.name, patterns_of(opened.pattern_sets)
-    location = configuration.warehouse_location
+    patterns, location = patterns_of(opened.pattern_sets), configuration.warehouse_location
     if not patterns or ("://" not in location and not Path(location).exists()):
-        return False
-    warehouse = configuration.open_warehouse()
-    if name not in warehouse.streams():
-        return False
-    tables = warehouse.open_stream(name)
-    asked = {attribute for one in patterns for attribute, _ in (*texts_compared(one), *ordered_texts(one))}
-    found = last_published(tables, {opened.schema.type_attribute, *asked})
-    if found is None:
-        return False
-    day, events = found
-    types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
-    said = doubts_about(patterns, types, None, events)
-    doubts += [f"stream {name}, {day}: {text}" for text in said]
-    return True
-
-
-def _look_at_raw(opened: Stream, doubts: list[str], notes: list[str]) -> None:
-    """Add what is strange about the order of texts in the first raw file of a stream, if its patterns order any."""
-    from cep_pipeline.events.event_files import first_events
-    from cep_pipeline.language.doubts import doubts_about_order, ordered_texts
-    from cep_pipeline.pipeline.configuration import patterns_of
-
-    patterns = [pattern for pattern in patterns_of(opened.pattern_sets) if ordered_texts(pattern)]
-    if not patterns:
         return
-    try:
-        [file, *_] = _files_of(opened)
-        doubts += [
-            f"stream {opened.name}: {text}" for text in doubts_about_order(patterns, first_events(opened.schema, file))
-        ]
-    except InputError as error:
-        notes.append(f"stream {opened.name}: values of text that patterns order could not be looked at: {error}")
+    warehouse = configuration.open_warehouse()
+    if opened.name not in warehouse.streams():
+        return
+    tables = warehouse.open_stream(opened.name)
+    days = [record.day for record in tables.days() if record.events]
+    asked = {attribute for one in patterns for attribute, _ in (*texts_compared(one), *ordered_texts(one))}
+    asked.add(opened.schema.type_attribute)
+    columns = pa.schema([one for one in tables.events_schema if one.name in asked])
+    if days and len(columns) == len(asked):  # a new attribute has no column yet
+        files = tables.events_files(days[-1], days[-1])
+        events = pa.concat_tables([read_data_file(file.path, columns) for file in files])
+        types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
+        said = doubts_about(patterns, types, None, events)
+        doubts += [f"stream {opened.name}, {days[-1]}: {text}" for text in said]
+
+
+# -- generate ---------------------------------------------------------------------------------------------------------
+
+FIRST_DAY = date(2025, 1, 6)
+GENERATED = Path("var/generated_trades")
+"""The folder of the days that `cep generate`, and so `make run`, makes."""
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=PATH,
+    default=GENERATED,
+    show_default=True,
+    help="Folder; a day becomes DATE/trades.csv.gz in it.",
+)
+@click.option("--from", "first", type=Day(), default=FIRST_DAY, show_default=True, help="First day.")
+@click.option("--days", type=click.IntRange(1, 3660), default=3, show_default=True, help="Trading days to make.")
+@click.option(
+    "--stocks",
+    type=click.IntRange(4, 2100),
+    default=8,
+    show_default=True,
+    help="SPY, BAC, AIG, IBM, then S0004, S0005, ...",
+)
+@click.option(
+    "--events-per-day",
+    type=click.IntRange(min=1),
+    default=150_000,
+    show_default=True,
+    help="The session ends after about so many trades.",
+)
+@click.option("--full", is_flag=True, help="Whole sessions, without a limit of events.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Another seed, another market.")
+@click.option("--missing-only", is_flag=True, help="Leave days alone that are there already.")
+def generate(
+    out: Path, first: date, days: int, events_per_day: int, full: bool, missing_only: bool, **market: Any
+) -> None:
+    """Make days of a trading stream, in the raw layout in which a vendor delivers them.
+
+    Prices walk together (market, sector, stock), trading is busiest at the opening and the close, rates drift from day
+    to day, and weekends have no file. The same settings give the same bytes.
+
+    \b
+    Examples:
+      cep generate                                            three days for a first `cep run`
+      cep generate --stocks 200 --days 5 --full --out stocks  the stream of the papers' experiments
+    """
+    from cep_pipeline.generate import FILE_NAME, GeneratedDay, generate_days, is_trading_day
+
+    wanted = list(islice(filter(is_trading_day, (first + timedelta(days=number) for number in count())), days))
+    missing = [day for day in wanted if not (missing_only and (out / day.isoformat() / FILE_NAME).exists())]
+    console = Terminal(stderr=True)
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("making days of trades", total=len(missing))
+
+        def done(made: GeneratedDay) -> None:
+            progress.advance(task)
+            console.print(f"{made.day}: {made.events:,} trades in {made.path}")
+
+        generate_days(out, missing, events_per_day=None if full else events_per_day, progress=done, **market)
+    if len(missing) < len(wanted):
+        console.print(f"there already: {counted(len(wanted) - len(missing), 'day')}")

@@ -15,19 +15,21 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
+from cep_pipeline.cli.files import check_output_file, write_table
 from cep_pipeline.cli.options import (
     PATH,
-    Day,
     check_folder,
     configuration_options,
     counted,
+    days_asked,
+    days_options,
     json_option,
     next_command,
+    one_of_two,
     pattern_set_option,
     writing,
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
-from cep_pipeline.cli.tables import check_output_file, write_table
 from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
@@ -51,9 +53,7 @@ SHOWN_ROWS = 100
 @configuration_options
 @pattern_set_option
 @click.option("--pattern", metavar="NAME", help="Only this pattern.")
-@click.option("--day", type=Day(), help="Only matches that became final on this day.")
-@click.option("--from", "first", type=Day(), help="First day.")
-@click.option("--to", "last", type=Day(), help="Last day, included.")
+@days_options
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -73,7 +73,6 @@ SHOWN_ROWS = 100
     metavar="NAME",
     help="Attribute of numbers that matches are drawn over.  [default: the first one that the pattern reads]",
 )
-@click.option("--utc", is_flag=True, help="Show times in UTC, in place of the time zone of the stream.")
 @json_option
 @click.option(
     "--out",
@@ -95,7 +94,6 @@ def matches(
     match_id: str | None,
     chart: Path | None,
     attribute: str | None,
-    utc: bool,
     as_json: bool,
     out: Path | None,
 ) -> None:
@@ -115,16 +113,24 @@ def matches(
       cep matches --out matches.csv
       cep matches --events --out events.parquet       their events, a row each, for any other program
     """
+    from cep_pipeline.match_chart import check_chart_file
     from cep_pipeline.pipeline.configuration import Configuration
 
-    _check_options(summaries, count, events, match_id, chart, as_json, out)
+    one_match = {"--match": match_id, "--chart": chart}
+    one_of_two({"--summaries": summaries}, {"--count": count, "--events": events, **one_match})
+    one_of_two({"--out": out}, {"--json": as_json, "--count": count, **one_match})
+    one_of_two({"--count": count}, {"--events": events, **one_match})
+    check_output_file(out)
+    if chart:
+        check_chart_file(chart)
+        check_folder(chart)
     configuration = Configuration.load(config)
     name = chosen_stream(configuration, stream)
     sets = tuple(configuration.stream_settings(name).pattern_sets)
     pattern_set = chosen_set(name, sets, pattern_set)
     pinned = ("summaries",) if summaries else ("matches", "events") if events or chart else ("matches",)
     tables = configuration.open_warehouse().open_stream(name).pinned(pinned)
-    first, last = _days(day, first, last)
+    first, last = days_asked(day, first, last)
     if summaries:
         _show_summaries(configuration, tables, pattern_set, pattern, (first, last), as_json=as_json, out=out)
         return
@@ -151,7 +157,7 @@ def matches(
     patterns = _patterns(configuration, name, pattern_set) if events or chart else {}
     of_match = _events_by_match(tables, found, patterns) if events else {}
     schema = configuration.stream_schema(name)
-    zone = "UTC" if utc else schema.timezone
+    zone = schema.timezone
     if chart:
         said = _draw(tables, found, chart, patterns, attribute, type_attribute=schema.type_attribute, timezone=zone)
         say(said, err=as_json)
@@ -179,41 +185,6 @@ def matches(
         console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
-
-
-def _days(day: date | None, first: date | None, last: date | None) -> tuple[date | None, date | None]:
-    """The first and the last day that are asked for."""
-    if day is not None and (first or last):
-        raise InputError("give either --day, or --from and --to")
-    if first and last and last < first:
-        raise InputError(f"the last day {last} is before the first day {first}")
-    return (day, day) if day else (first, last)
-
-
-def _check_options(
-    summaries: bool,
-    count: bool,
-    events: bool,
-    match_id: str | None,
-    chart: Path | None,
-    as_json: bool,
-    out: Path | None,
-) -> None:
-    if summaries and (count or events or match_id or chart):
-        raise InputError("--summaries shows groups of matches; leave --count, --events, --match and --chart out")
-    if out:
-        check_output_file(out)
-    if out and (as_json or count):
-        raise InputError("--out writes the matches to a file; leave --json and --count out")
-    if count and events:
-        raise InputError("--count shows numbers, and --events shows events; give one of them")
-    if (match_id or chart) and (count or out):
-        raise InputError("--match and --chart are about one match; leave --count and --out out")
-    if chart:
-        from cep_pipeline.match_chart import check_chart_file
-
-        check_chart_file(chart)
-        check_folder(chart)
 
 
 def _show_counts(heading: Mapping[str, str], counts: Sequence[tuple[date, str, int]], as_json: bool) -> None:
@@ -369,27 +340,17 @@ def cell(value: Any) -> str:
 
 def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: Any) -> dict[str, Any]:
     composed = [{**one, "match_id": str(one["match_id"])} for one in row.get("composed") or ()]
-    shown = {
+    return {
         "pattern": row["pattern"],
         "match_id": str(row["match_id"]),
-        "final_day": row["final_day"].isoformat(),
+        "final_day": row["final_day"],
         "start": moment(row["start_ts"]),
         "end": moment(row["end_ts"]),
         "bindings": row["bindings"],
         **({"composed": composed} if composed else {}),
         "returns": json.loads(row["returns"]) if row["returns"] else {},
+        **({} if events is None else {"events": [{**one, TIMESTAMP: moment(one[TIMESTAMP])} for one in events]}),
     }
-    if events is not None:
-        shown["events"] = [
-            {
-                "variable": event["variable"],
-                "timestamp": None if event[TIMESTAMP] is None else moment(event[TIMESTAMP]),
-                "seq": event[SEQ],
-                "attributes": event["attributes"],
-            }
-            for event in events
-        ]
-    return shown
 
 
 def _iso_in(zone: str) -> Callable[[datetime], str]:

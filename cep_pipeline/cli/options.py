@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-GENERATED = Path("var/generated_trades")
-"""The folder of the days that `cep generate`, and so `make run`, makes."""
 
 
 class Day(click.ParamType[date]):
@@ -83,51 +79,54 @@ PATH = click.Path(path_type=Path)
 """The type of an option or argument that is a file or a folder."""
 
 
-@dataclass(frozen=True)
-class NextSteps:
-    """The options by which a command was told what it works on; the next steps that it prints have them too."""
+_COMMAND = re.compile(r"\bcep (?P<name>[a-z]+)\b(?=(?P<rest>[^`\n;]*))")
+"""A command in a text, and what stands behind it, to the end of the line or of the sentence at the most."""
 
-    commands: click.Group
-    given: dict[str, object] = field(default_factory=dict)
 
-    def complete(self, text: str) -> str:
-        """Give the options to the `cep` commands in a text that take them and do not have them."""
-        return _COMMAND.sub(self._completed, text) if self.given else text
+def _given() -> dict[str, object]:
+    """The options by which the present command was told what it works on; its next steps have them too."""
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.find_object(dict)
+    return {} if found is None else found
 
-    def _completed(self, found: re.Match[str]) -> str:
-        command = self.commands.get_command(click.Context(self.commands), found["name"])
+
+def complete(text: str) -> str:
+    """Give the `cep` commands in a text what the present command works on, so that they can be pasted."""
+    given = _given()
+    return completed(text, click.get_current_context().find_root().command, given) if given else text
+
+
+def completed(text: str, commands: click.Command, given: Mapping[str, object]) -> str:
+    """A text whose `cep` commands have the given options, as far as they take them and do not have them."""
+    assert isinstance(commands, click.Group)
+
+    def with_given(found: re.Match[str]) -> str:
+        command = commands.get_command(click.Context(commands), found["name"])
         takes = {} if command is None else {option: one for one in command.params for option in one.opts}
         more = ""
-        for option, value in self.given.items():
+        for option, value in given.items():
             values = value if isinstance(value, tuple) else (value,)
             if option in takes and (len(values) == 1 or takes[option].multiple) and option not in found["rest"].split():
                 more += "".join(f" {option} {shlex.quote(str(one))}" for one in values)
         return found[0] + more
 
-
-_COMMAND = re.compile(r"\bcep (?P<name>[a-z]+)\b(?=(?P<rest>[^`\n;]*))")
-"""A command in a text, and what stands behind it, to the end of the line or of the sentence at the most."""
+    return _COMMAND.sub(with_given, text) if given else text
 
 
-def _next_steps() -> NextSteps | None:
-    context = click.get_current_context(silent=True)
-    return None if context is None else context.find_object(NextSteps)
-
-
-def complete(text: str) -> str:
-    """Give the `cep` commands in a text what the present command works on, so that they can be pasted."""
-    steps = _next_steps()
-    return text if steps is None else steps.complete(text)
+def tell_notes(notes: Iterable[str]) -> None:
+    """Tell what stands beside the result of a command."""
+    for note in notes:
+        say(f"note: {complete(note)}", err=True)
 
 
 def repeat(option: str, value: object) -> None:
     """Let the next steps of the present command have an option that it was not given, but stands for what it took."""
-    if (steps := _next_steps()) is not None and value not in (None, (), DEFAULT_CONFIG):
-        steps.given[option] = value
+    if value not in (None, (), DEFAULT_CONFIG):
+        _given()[option] = value
 
 
 def repeated_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """An option that the next steps of a command repeat (`NextSteps`)."""
+    """An option that the next steps of a command repeat (`complete`)."""
 
     def note(_: click.Context, __: click.Parameter, value: Any) -> Any:
         repeat(names[0], value)
@@ -158,6 +157,29 @@ pattern_set_option = repeated_option(
 data_option = repeated_option(
     "--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one."
 )
+
+days_options = with_options(
+    click.option("--day", type=Day(), help="Only this day."),
+    click.option("--from", "first", type=Day(), help="First day."),
+    click.option("--to", "last", type=Day(), help="Last day, included."),
+)
+"""`--day`, or `--from` and `--to`: published days."""
+
+
+def days_asked(day: date | None, first: date | None, last: date | None) -> tuple[date | None, date | None]:
+    """The first and the last day that are asked for."""
+    one_of_two({"--day": day}, {"--from": first, "--to": last})
+    if first and last and last < first:
+        raise InputError(f"the last day {last} is before the first day {first}")
+    return (day, day) if day else (first, last)
+
+
+def one_of_two(these: Mapping[str, object], others: Mapping[str, object]) -> None:
+    """Refuse options that do not go together."""
+    both = [next((name for name, value in options.items() if value), None) for options in (these, others)]
+    if None not in both:
+        raise InputError(f"{both[0]} and {both[1]} do not go together: give one of them")
+
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, in place of tables and text."

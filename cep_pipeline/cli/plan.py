@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from cep_pipeline.cli.options import (
     PATH,
@@ -18,13 +19,17 @@ from cep_pipeline.cli.options import (
     configuration_options,
     json_option,
     next_command,
+    one_of_two,
     pattern_file_options,
     pattern_set_option,
-    with_options,
     writing,
 )
-from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options
-from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
+from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
+from cep_pipeline.cli.sources import (
+    Asked,
+    OpenedStream,
+    read_plan,
+)
 from cep_pipeline.cli.terminal import (
     Terminal,
     format_seconds,
@@ -36,7 +41,8 @@ from cep_pipeline.cli.terminal import (
 )
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.guarded import read_json
+from cep_pipeline.planning.costs import COSTS
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, planners_text
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.mechanisms import Metrics
@@ -49,71 +55,23 @@ if TYPE_CHECKING:
 CHOSEN = "▶"
 
 
-class _Asked(Asked):
-    """A request for a plan: the patterns, and the events or the day that it is made for."""
-
-    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        """The patterns, and their statistics: estimated from the files, or the day's."""
-        return self._from_files() if self.over_files else self._from_warehouse()
-
-    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        from cep_pipeline.events.event_files import load_events
-        from cep_pipeline.questions.composed_statistics import estimate_statistics
-
-        stream, parsed = self.over_these_files()
-        with Terminal(stderr=True).status("reading events"):
-            events = load_events(stream, self.event_paths(stream)).events
-        return parsed, estimate_statistics(parsed, events)
-
-    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        from cep_pipeline.pipeline.statistics_history import no_statistics_of
-        from cep_pipeline.statistics import StatisticsSnapshot
-
-        opened = self.open()
-        stream, tables, pattern_set = opened.stream, opened.tables, opened.pattern_sets[0]
-        days = [record.day for record in tables.days() if self.day in (None, record.day)]
-        for day in reversed(days):
-            content = tables.read_statistics(pattern_set.name, day)
-            if content is not None:
-                snapshot = StatisticsSnapshot.from_json(content, f"statistics of {day}")
-                return pattern_set.patterns, snapshot
-        raise no_statistics_of(stream, pattern_set, f"of {self.day}" if self.day else "of any day")
-
-
-_what_options = with_options(
-    configuration_options,
-    pattern_file_options(required=False),
-    pattern_set_option,
-    click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
-)
-"""Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
-
-
-@click.command(cls=CommandOfPlanners)
-@_what_options
-@click.option(
-    "--planner",
-    default="dp_left_deep",
-    metavar="NAME",
-    help="Planner.  [default: that of the pattern set; over files dp_left_deep]",
-)
-@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set, or of the mechanism]")
-@click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
+@click.command()
+@configuration_options
+@pattern_file_options(required=False)
+@pattern_set_option
+@click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")
+@planner_options
 @click.option("--mechanism", metavar="NAME", help="Plan for this mechanism.  [default: the fastest for each pattern]")
 @click.option("--out", type=PATH, help="Write the plan to this JSON file, for `cep detect --plan`.")
 @click.option("--compare", is_flag=True, help="Show all planners side by side instead.")
 @json_option
-@click.option("--full", is_flag=True, help="Print the plan of every pattern, however many there are.")
-@search_options
 def plan(
-    planner: str,
-    cost: str | None,
-    alpha: float,
+    planner: str | None,
+    settings: tuple[str, ...],
     mechanism: str | None,
     out: Path | None,
     compare: bool,
     as_json: bool,
-    full: bool,
     **options: Any,
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
@@ -130,51 +88,42 @@ def plan(
     Examples:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
-      cep plan --stream us_equity_trades --planner simulated_annealing --sharing subexpression --time-limit 5
+      cep plan --stream us_equity_trades --planner simulated_annealing --set sharing=subexpression --set time_limit_s=5
       cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
     from cep_pipeline.questions.explained_mechanisms import explained_choice
 
-    check_planner(planner)  # a wrong name is told before anything is read
-    cost_named(cost or "throughput")
-    by_default = click.get_current_context().get_parameter_source("planner") is ParameterSource.DEFAULT
-    own = None
-    if by_default and not (compare or options["patterns"] or options["schema"] or options["events"]):
-        own = open_stream(options["config"], options["stream"], options["pattern_set"]).pattern_sets[0]
-        planner = own.planner
-    searching = given_options(planner, options)
-    if out is not None and compare:
-        raise InputError("--compare makes no plan to write: leave out --out, or --compare")
+    planning, _ = read_settings(settings, planner)  # wrong ones are told before anything is read
+    one_of_two({"--out": out}, {"--compare": compare})
     if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
         raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
-    asked = _Asked(**options)
-    patterns, snapshot = asked.resolve()
+    asked = Asked(**options)
+    opened = None if asked.over_files else asked.open()
+    own = None if opened is None or planner is not None or compare else opened.pattern_sets[0]
+    by, cost, alpha, search = planner_of(planning, own)
+    patterns, snapshot = _of_files(asked) if opened is None else _of_day(opened, asked.day)
     mechanism = mechanism or (None if own is None else own.mechanism)
     chosen = choose_mechanisms(patterns, mechanism)
     if compare:
-        _show_comparisons(patterns, snapshot, chosen, planner, cost, alpha, as_json)
+        _show_comparisons(patterns, snapshot, chosen, by, cost, alpha, as_json)
         return
-    if own is not None:
-        cost, alpha, searching = cost or own.cost, alpha or own.alpha, {**own.search, **searching}
     with Terminal(stderr=True).status("planning"):
-        made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching)
+        made = plan_for(patterns, snapshot, chosen, by, cost, alpha, **search)
     if as_json:
         say_json({"plan": made.to_json(), "mechanisms": chosen})
     else:
         reasons = explained_choice(patterns, mechanism)
-        say(complete(made.explain(reasons, _names(made) if full else None)))
+        say(complete(made.explain(reasons)))
     for pattern in patterns:
-        by = made.for_pattern(pattern.name).planner
-        if by != planner and not by_default:
-            what = "only the pattern's order" if by == "trivial" else "orders only"
+        made_by = made.for_pattern(pattern.name).planner
+        if planner not in (None, made_by):
+            what = "only the pattern's order" if made_by == "trivial" else "orders only"
             say(
-                f"note: pattern {pattern.name!r} is planned by {by}, not by {planner}: {chosen[pattern.name]} runs "
-                f"{what}",
+                f"note: pattern {pattern.name!r} is planned by {made_by}, not by {planner}: {chosen[pattern.name]} "
+                f"runs {what}",
                 err=True,
             )
         describe = MECHANISMS[chosen[pattern.name]].describe
@@ -184,6 +133,33 @@ def plan(
         with writing(out):
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
         say(f"written to {out}", err=True)
+
+
+plan.help = cleandoc(str(plan.help)).replace(
+    "{planners}", f"\b\nPlanners\n{planners_text()}\n\nCost models: {', '.join(COSTS)}."
+)
+
+
+def _of_files(asked: Asked) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+    """The patterns over files, and their statistics of these files."""
+    from cep_pipeline.questions.composed_statistics import estimate_statistics
+
+    _, parsed, loaded = asked.read()
+    return parsed, estimate_statistics(parsed, loaded.events)
+
+
+def _of_day(opened: OpenedStream, day: date | None) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+    """The patterns of a set, and their statistics of a day, the latest that has some if none is given."""
+    from cep_pipeline.pipeline.statistics_history import no_statistics_of
+    from cep_pipeline.statistics import StatisticsSnapshot
+
+    pattern_set = opened.pattern_sets[0]
+    days = [record.day for record in opened.tables.days() if day in (None, record.day)]
+    for one in reversed(days):
+        content = opened.tables.read_statistics(pattern_set.name, one)
+        if content is not None:
+            return pattern_set.patterns, StatisticsSnapshot.from_json(content, f"statistics of {one}")
+    raise no_statistics_of(opened.stream, pattern_set, f"of {day}" if day else "of any day")
 
 
 @click.command()
@@ -197,28 +173,20 @@ def plan(
 @click.option(
     "--pattern", "only", multiple=True, metavar="NAME", help="Only this pattern, in full; as often as wanted."
 )
-@click.option("--full", is_flag=True, help="Every pattern in full, however many there are.")
 @json_option
 def explain(
-    patterns: Path | None,
-    schema: Path | None,
-    events: tuple[Path, ...],
-    parameters: tuple[str, ...],
-    config: Path,
-    stream: str | None,
-    pattern_set: str | None,
     version: int | None,
     plan_file: Path | None,
     analyze: bool,
     mechanism: str | None,
     only: tuple[str, ...],
-    full: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Print a plan: its order or tree, expected partial matches, rates and selectivities a node, cost, and why it won.
 
     With --analyze it runs over events, and what was estimated wrongly by more than 10 times is marked. Of more than 20
-    patterns it is printed what they do together, and a list of them; --pattern shows one of them, --full shows all.
+    patterns it is printed what they do together, and a list of them; --pattern shows one of them, and --json has all.
     `cep help glossary` says what a leaf, a selectivity and an invariant are.
 
     \b
@@ -230,32 +198,27 @@ def explain(
       cep explain --analyze --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                   --events 2013-10-07/trades.csv.gz     of a plan by the statistics of these events, or --plan
     """
-    if only and full:
-        raise InputError("--pattern shows some patterns in full, --full all of them: give one of the two")
+    asked = Asked(**options)
     if analyze:
-        if not (patterns and schema and events):
+        if not asked.over_files:
             raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
-        made, metrics, number = _analyzed(patterns, schema, events, parameters, plan_file, mechanism)
+        made, metrics, number = _analyzed(asked, plan_file, mechanism)
         if as_json:
             say_json({"plan": _some_of(made, only), "events": number, "detection": _counts(metrics, only)})
         else:
             from cep_pipeline.planning.explain.text import explain_analyzed
 
             say(complete(explain_analyzed(made, metrics, number, only or None)))
-    elif patterns or schema or events or mechanism:
+    elif asked.over_files or mechanism:
         raise InputError("--patterns, --schema, --events and --mechanism are for --analyze; `cep plan` makes a plan")
     elif plan_file is not None:
         given = read_plan(plan_file)
         if as_json:
             say_json({"plan": _some_of(given, only)})
         else:
-            say(complete(given.explain(patterns=_names(given) if full else only or None)))
+            say(complete(given.explain(patterns=only or None)))
     else:
-        _explain_recorded(config, stream, pattern_set, version, only, full, as_json)
-
-
-def _names(made: Plan) -> list[str]:
-    return [one.pattern for one in made.patterns]
+        _explain_recorded(asked, version, only, as_json)
 
 
 def _some_of(made: Plan, only: tuple[str, ...]) -> dict[str, Any]:
@@ -278,107 +241,66 @@ def _counts(metrics: Metrics, only: tuple[str, ...]) -> dict[str, Any]:
     return {**plain_value(replace(metrics, nodes=(), routes={})), "nodes": nodes, "routes": routes}
 
 
-def _analyzed(
-    patterns: Path,
-    schema: Path,
-    events: tuple[Path, ...],
-    parameters: tuple[str, ...],
-    plan_file: Path | None,
-    mechanism: str | None,
-) -> tuple[Plan, Metrics, int]:
+def _analyzed(asked: Asked, plan_file: Path | None, mechanism: str | None) -> tuple[Plan, Metrics, int]:
     """A plan, what was counted when it ran over events, and the number of these events."""
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.questions.composed_statistics import estimate_statistics
 
-    stream, parsed = patterns_over_files(patterns, schema, parameters)
+    _, parsed, loaded = asked.read()
     chosen = choose_mechanisms(parsed, mechanism)
-    given = read_plan(plan_file) if plan_file else None
-    if given is not None:
-        validate(given, parsed)
-    console = Terminal(stderr=True)
-    with console.status("reading events"):
-        table = load_events(stream, event_paths(events, stream)).events
-    with console.status("planning"):
-        made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
-    with console.status("detecting"):
+    made = read_plan(plan_file) if plan_file else plan_for(parsed, estimate_statistics(parsed, loaded.events), chosen)
+    validate(made, parsed)
+    with Terminal(stderr=True).status("detecting"):
         listed = any(has_output_policy(pattern) or pattern.composes for pattern in parsed)
         output = "verbose" if listed else "count"
-        _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
-    return made, metrics, table.num_rows
+        _, metrics = detect(parsed, loaded.events, plan=made, mechanism=mechanism, output=output, metrics=True)
+    return made, metrics, loaded.events.num_rows
 
 
-def _explain_recorded(
-    config: Path,
-    stream: str | None,
-    pattern_set: str | None,
-    version: int | None,
-    only: tuple[str, ...],
-    full: bool,
-    as_json: bool,
-) -> None:
-    from cep_pipeline.pipeline.configuration import Configuration
+def _explain_recorded(asked: Asked, version: int | None, only: tuple[str, ...], as_json: bool) -> None:
+    """Print a recorded plan of a pattern set, the current one if no version is given."""
+    from cep_pipeline.planning import Plan
 
-    configuration = Configuration.load(config)
-    name = chosen_stream(configuration, stream)
-    sets = tuple(configuration.stream_settings(name).pattern_sets)
-    chosen = chosen_set(name, sets, pattern_set)
-    if chosen not in sets:
-        raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {listed(sets) or 'none'}")
-    tables = configuration.open_warehouse().open_stream(name)
-    recorded = tables.plans(chosen)
-    current = tables.current_plan(chosen)
-    if version is None:
-        if current is None:
-            raise InputError(
-                f"pattern set {chosen!r} of stream {name!r} has no plan yet; "
-                f"`{next_command('run', stream=name)}` makes one"
-            )
-        record = current
-    else:
-        found = [candidate for candidate in recorded if candidate.version == version]
-        if not found:
-            known = listed([candidate.version for candidate in reversed(recorded)]) or "none"
-            raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan {version}; it has: {known}")
-        record = found[0]
+    opened = asked.open()
+    pattern_set, name = opened.pattern_sets[0], opened.stream.name
+    recorded, current = opened.tables.plans(pattern_set.name), opened.tables.current_plan(pattern_set.name)
+    record = current if version is None else next((one for one in recorded if one.version == version), None)
+    if record is None:
+        of = f"pattern set {pattern_set.name!r} of stream {name!r}"
+        if version is None:
+            raise InputError(f"{of} has no plan yet; `{next_command('run', stream=name)}` makes one")
+        known = listed([one.version for one in reversed(recorded)]) or "none"
+        raise InputError(f"{of} has no plan {version}; it has: {known}")
     is_current = current is not None and current.version == record.version
     if as_json:
-        from cep_pipeline.planning import Plan
-
-        plan = Plan.from_json(record.plan, f"plan {record.version} of {chosen}")
+        plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
         made = {"version": record.version, "current": is_current, "created_at": record.created_at}
         made |= {"plan": _some_of(plan, only)}
-        say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
+        shown = {"stream": name, "pattern_set": pattern_set.name, "run": record.run_id, "reason": record.reason}
+        say_json({**shown, **made})
         return
-    text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
+    text = _in_full(pattern_set, record, only) if only else record.explain
     say(
-        f"version {record.version}{' (current)' if is_current else ''} of pattern set {chosen}, "
+        f"version {record.version}{' (current)' if is_current else ''} of pattern set {pattern_set.name}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
     say(complete(text))
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
-    """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
+    """Some patterns of a recorded plan, and what runs them as long as they are the configured ones."""
     from cep_pipeline.planning import Plan
     from cep_pipeline.questions.explained_mechanisms import explained_choice
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
     if record.pattern_set_version != pattern_set.version:
-        return plan.explain(patterns=only or _names(plan))
+        return plan.explain(patterns=only)
     patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
-    return plan.explain(explained_choice(patterns, mechanism), only or _names(plan))
-
-
-def read_plan(path: Path) -> Plan:
-    """Read a plan file; an InputError says that it is missing or holds no plan."""
-    from cep_pipeline.planning import Plan
-
-    return Plan.from_json(read_json(path, "plan"), str(path))
+    return plan.explain(explained_choice(patterns, mechanism), only)
 
 
 def _show_comparisons(

@@ -20,6 +20,7 @@ from cep_pipeline.cli.options import (
     json_option,
     naming_run,
     next_command,
+    one_of_two,
     repeated_option,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import DayOutcome, RunOutcome
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.warehouse.records import PlanRecord
 
 MOST_LISTED = 40
 """Patterns of a set that a summary lists one by one."""
@@ -115,9 +115,8 @@ def run(
     missing = None if data or wanted or stale else configuration.missing_data(named)
     if missing is not None and not (first and last):  # the days are those of the files
         raise InputError(f"{missing} (`cep generate` makes days of trades to begin with)")
+    one_of_two({"--day": wanted}, {"--from": first, "--to": last})
     if first or last:
-        if wanted:
-            raise InputError("give either --day, or --from and --to")
         if first and last:
             wanted = days_between(first, last)
         else:
@@ -180,23 +179,18 @@ def _print_summary(
     fresh = len(outcome.days) - len(done)
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
-        pends = any(day.end_of_stream or any(day.pending.values()) for day in done)
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for day in done:
-            found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
-            waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
-            rows.append(
-                (
-                    str(day.day),
-                    "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
-                    "" if day.rejected is None else f"{day.rejected:,}",
-                    f"{found:,}" if day.matches else "",
-                    *(["end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else ""] if pends else []),
-                    ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
-                )
+            found, waiting = (
+                sum(number for by_pattern in sets.values() for number in by_pattern.values())
+                for sets in (day.matches, day.pending)
             )
-        columns = ("day", "events", "rejected", "matches", *(["pending"] if pends else []), "steps (seconds)")
-        console.print(table_of(columns, rows, right=slice(1, -1)))
+            pending = "end of stream" if day.end_of_stream else waiting or None
+            steps = ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps)
+            events = "skipped" if day.status == "skipped" else day.events
+            rows.append((day.day, events, day.rejected, found if day.matches else None, pending, steps))
+        columns = ("day", "events", "rejected", "matches", "pending", "steps (seconds)")
+        console.print(table_of(columns, rows, right=slice(1, -1), optional={"pending"}))
         for day in done:
             for name, what in day.limited.items():
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
@@ -209,16 +203,18 @@ def _print_summary(
         totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
             waits = outcome.pending.get(pattern_set.name, {})
-            columns = ("pattern", "matches", *(["pending"] if waits else []))
             summarized = {pattern.name for pattern in pattern_set.statements if pattern.summary is not None}
-            listed, rows = most_of(totals), []
-            for name in listed:
-                matches = "summarized" if name in summarized else f"{totals[name]:,}"
-                rows.append((name, matches, *([f"{waits.get(name, 0):,}"] if waits else [])))
+            listed = most_of(totals)
+            of_patterns = [
+                (name, "summarized" if name in summarized else totals[name], waits.get(name)) for name in listed
+            ]
             rest = [number for name, number in totals.items() if name not in listed]
             caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together" if rest else None
             title = f"matches of {pattern_set.name}"
-            console.print(table_of(columns, rows, title, right=slice(1, None), caption=caption))
+            names = ("pattern", "matches", "pending")
+            console.print(
+                table_of(names, of_patterns, title, right=slice(1, None), optional={"pending"}, caption=caption)
+            )
             if summarized:
                 shows = next_command("matches", "--summaries", stream=stream.name, pattern_set=pattern_set.name)
                 console.print(f"the rows of SUMMARIZE: `{shows}`", soft_wrap=True)
@@ -229,11 +225,9 @@ def _print_summary(
         )
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
-    location = (
-        os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
-    )
+    tables = configuration.warehouse_location
+    tables = tables if "://" in tables else os.path.relpath(tables)
     worked = f" on {outcome.spark}" if outcome.spark else ""
-    tables = location or configuration.warehouse_location
     console.print(f"all of it took {outcome.seconds:.1f} s{worked}; tables in {tables}", soft_wrap=True)
     one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
     matches = next_command("matches", stream=stream.name, pattern_set=one_set)
@@ -248,12 +242,11 @@ def _summary(
     """The document of `--json`: the days, and of each pattern set its plan and its matches."""
     sets = []
     for pattern_set in pattern_sets:
-        record = outcome.plans.get(pattern_set.name)
-        plan = None if record is None else _plan_summary(record)
+        plan = outcome.plans.get(pattern_set.name)
         sets.append(
             {
                 "pattern_set": pattern_set.name,
-                "plan": plan,
+                "plan": plan and {name: getattr(plan, name) for name in ("version", "created_at", "reason")},
                 "matches": _totals(pattern_set, outcome.days),
                 "pending": outcome.pending.get(pattern_set.name, {}),
             }
@@ -288,24 +281,3 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     """
     most = set(sorted(totals, key=lambda name: -totals[name])[:MOST_LISTED])
     return [name for name in totals if name in most]
-
-
-def _plan_summary(record: PlanRecord) -> dict[str, Any]:
-    from cep_pipeline.planning import Plan
-    from cep_pipeline.planning.numbers.logarithms import from_ln
-    from cep_pipeline.planning.trees import written
-
-    plan = Plan.from_json(dict(record.plan))
-    clauses = [(one.pattern, clause) for one in plan.patterns for clause in one.clauses]
-    return {
-        "version": record.version,
-        "created_at": record.created_at,
-        "reason": record.reason,
-        "planner": plan.planner,
-        "cost_model": plan.cost_model,
-        "unit": plan.unit,
-        "clauses": [
-            {"pattern": name, "order_or_tree": written(clause.order_or_tree), "cost": from_ln(clause.ln_cost)}
-            for name, clause in clauses
-        ],
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -13,14 +13,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cep_pipeline.cli.options import note_unused_parameters, parse_parameters, repeat
+from cep_pipeline.cli.terminal import Terminal
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
+    from cep_pipeline.planning import Plan
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -90,6 +92,13 @@ def patterns_over_files(
     return stream, parsed
 
 
+def read_plan(path: Path) -> Plan:
+    """Read a plan file; an InputError says that it is missing or holds no plan."""
+    from cep_pipeline.planning import Plan
+
+    return Plan.from_json(read_json(path, "plan"), str(path))
+
+
 def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
     """The files of events that a user means: files, all files of a folder or of a pattern, and `-` for stdin.
 
@@ -110,20 +119,6 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
         else:
             found[path] = None
     return list(found)
-
-
-def last_published(tables: StreamTables, names: Set[str]) -> tuple[date, pa.Table] | None:
-    """The last published day with events, and these columns of them; None without such a day or one of the columns."""
-    import pyarrow as pa
-
-    from cep_pipeline.storage import read_data_file
-
-    days = [record.day for record in tables.days() if record.events]
-    columns = pa.schema([one for one in tables.events_schema if one.name in names])
-    if not days or len(columns) < len(names):  # a new attribute has no column yet
-        return None
-    files = tables.events_files(days[-1], days[-1])
-    return days[-1], pa.concat_tables([read_data_file(file.path, columns) for file in files])
 
 
 def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:
@@ -160,22 +155,25 @@ class Asked:
     config: Path
     stream: str | None
     pattern_set: str | None
-    day: date | None
+    day: date | None = None
 
     @property
     def over_files(self) -> bool:
         """True where files are given."""
         return bool(self.patterns or self.schema or self.events)
 
-    def over_these_files(self) -> tuple[StreamSchema, tuple[Pattern, ...]]:
-        """The stream of the files, and the patterns over it; files that are not given or readable are an InputError."""
+    def read(self, *, places: bool = False) -> tuple[StreamSchema, tuple[Pattern, ...], LoadedEvents]:
+        """The stream of the files, the patterns over it, and the events, with their places in the files if asked for.
+
+        Files that are not given or readable are an InputError.
+        """
+        from cep_pipeline.events.event_files import load_events
+
         if not (self.patterns and self.schema and self.events):
             raise InputError("over files --patterns, --schema and --events belong together")
-        return patterns_over_files(self.patterns, self.schema, self.parameters)
-
-    def event_paths(self, schema: StreamSchema) -> list[Path]:
-        """The files of events that `--events` means."""
-        return event_paths(self.events, schema)
+        stream, parsed = patterns_over_files(self.patterns, self.schema, self.parameters)
+        with Terminal(stderr=True).status("reading events"):
+            return stream, parsed, load_events(stream, event_paths(self.events, stream), places=places)
 
     def open(self) -> OpenedStream:
         """The stream of the configuration, with the pattern set that is named, or the only one that it has."""

@@ -1,106 +1,60 @@
-"""`cep statistics`: rates and selectivities with their bounds, over the day and over days, and how far they moved."""
+"""`cep statistics`: rates and selectivities with their bounds, over the day, and how far they moved."""
 
 from __future__ import annotations
 
-import re
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import Any
 
 import click
+from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Day,
-    complete,
     configuration_options,
     json_option,
     pattern_file_options,
     pattern_set_option,
-    with_options,
+    tell_notes,
 )
-from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
-from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of
 from cep_pipeline.errors import InputError
-
-if TYPE_CHECKING:
-    from cep_pipeline.pipeline.statistics_history import StatisticsOverview
-
-
-@dataclass(frozen=True)
-class _Asked(Asked):
-    """The options that say of what statistics are wanted."""
-
-    days: str | None
-    window: str | None
-
-    def resolve(self, observer: ConsoleObserver) -> StatisticsOverview:
-        """Find the snapshot that the options ask for."""
-        if self.days and self.day:
-            raise InputError("--days shows days one after another: leave --day out")
-        return self._of_files(observer) if self.over_files else self._of_stream()
-
-    def _of_files(self, observer: ConsoleObserver) -> StatisticsOverview:
-        from cep_pipeline.events.event_files import load_events
-        from cep_pipeline.pipeline.configuration import parse_window
-        from cep_pipeline.pipeline.statistics_history import statistics_of_events
-
-        if self.days or self.day:
-            raise InputError("--day and --days are of a published stream: leave them out with --events")
-        if self.window:
-            parse_window(self.window)  # a wrong one is told before anything is read
-        stream, parsed = self.over_these_files()
-        with observer.step("reading events"):
-            loaded = load_events(stream, self.event_paths(stream))
-        with observer.step("statistics"):
-            return statistics_of_events(parsed, loaded.events, stream.timezone, self.window, notes=loaded.notes)
-
-    def _of_stream(self) -> StatisticsOverview:
-        from cep_pipeline.pipeline.statistics_history import StatisticsHistory
-
-        if self.window:
-            raise InputError("--window is of files: a published stream has that of `statistics:` in pipeline.yaml")
-        opened = self.open()
-        history = StatisticsHistory(opened.tables, opened.stream, opened.pattern_sets[0])
-        return history.of_days(*days_of(self.days)) if self.days else history.of_day(self.day)
-
-
-def days_of(text: str) -> tuple[date | None, date | None, int | None]:
-    """First day, last day and number of days that a text says; an InputError says that it says none of them.
-
-    Examples
-    --------
-    >>> days_of("7"), days_of("2013-10-07..2013-10-09")[1], days_of("2013-10-07..")[1]
-    ((None, None, 7), datetime.date(2013, 10, 9), None)
-    """
-    if re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        return None, None, int(text)
-    first, dots, last = text.partition("..")
-    try:
-        if not dots:
-            raise ValueError("no .. in it")
-        return date.fromisoformat(first) if first else None, date.fromisoformat(last) if last else None, None
-    except ValueError as error:
-        raise InputError(
-            f"--days {text!r}: write a number of days, as in 7, or the first and the last, as in 2013-10-07..2013-10-09"
-        ) from error
-
-
-_options = with_options(
-    configuration_options,
-    pattern_file_options(required=False),
-    pattern_set_option,
-    click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
-    click.option("--days", metavar="DAYS", help="Days one after another: 2013-10-07..2013-10-09, or the latest 7."),
-    click.option("--window", metavar="LENGTH", help="Of files: '20 minutes' or '5000 events'.  [default: 1 hour]"),
-    click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
-    json_option,
+from cep_pipeline.pipeline.configuration import parse_window
+from cep_pipeline.pipeline.statistics_history import (
+    StatisticsHistory,
+    StatisticsOverview,
+    local_time,
+    statistics_of_events,
 )
+from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
+from cep_pipeline.statistics.sliding_window import Estimate
+from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
+from cep_pipeline.vega import BandPanel, BandPoint
+
+TITLES: dict[What, tuple[str, str]] = {
+    "rate": ("leaf", "events/s"),
+    "selectivity": ("condition", "selectivity"),
+    "joint selectivity": ("conditions that depend on each other", "selectivity"),
+}
+PANELS_DRAWN = 12
+"""Numbers that are drawn unless all are asked for: those that move most."""
+SPARK_WIDTH = 24
+SHOWN_VARIABLES = 5
+"""The most variables of a pattern that are shown with how often their events come last."""
 
 
 @click.command()
-@_options
-def statistics(match: str, as_json: bool, **options: object) -> None:
+@configuration_options
+@pattern_file_options(required=False)
+@pattern_set_option
+@click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")
+@click.option("--window", metavar="LENGTH", help="Of files: '20 minutes' or '5000 events'.  [default: 1 hour]")
+@click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them.")
+@json_option
+def statistics(window: str | None, match: str, as_json: bool, **options: Any) -> None:
     """Show arrival rates and selectivities with their bounds, what each rests on, and how far it has moved.
 
     Of a published day each number is the mean over the windows of the day: plans are made from it. Beside it stand the
@@ -114,15 +68,11 @@ def statistics(match: str, as_json: bool, **options: object) -> None:
     Examples:
       cep statistics                                       the latest day that has some
       cep statistics --stream us_equity_trades --day 2013-10-07 --match SPY
-      cep statistics --days 7                              the latest seven days
       cep statistics --day 2013-10-07 --json
       cep statistics --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                      --events 2013-10-07/trades.csv.gz --window '20 minutes'
     """
-    from cep_pipeline.cli.statistics_view import StatisticsView
-
-    with ConsoleObserver(Terminal(stderr=True)) as observer:
-        view = StatisticsView(_Asked(**options).resolve(observer), match)  # type: ignore[arg-type]
+    view = StatisticsView(_overview(Asked(**options), window), match)
     if match and not view.numbers():
         raise InputError(f"--match {match!r}: no leaf and no condition has this text in it")
     if as_json:
@@ -130,9 +80,206 @@ def statistics(match: str, as_json: bool, **options: object) -> None:
         return
     console = output_console()
     console.print(view.headline(), highlight=False)
-    if view.of.days:
-        console.print(view.history_table())
     for table in view.tables():
         console.print(table)
-    for note in (*view.of.shown.snapshot.notes, *view.of.notes):
-        say(f"note: {complete(note)}", err=True)
+    tell_notes((*view.of.shown.snapshot.notes, *view.of.notes))
+
+
+def _overview(asked: Asked, window: str | None) -> StatisticsOverview:
+    """The statistics of files, or of a day."""
+    if asked.over_files:
+        if asked.day:
+            raise InputError("--day is of a published stream: leave it out with --events")
+        if window:
+            parse_window(window)  # a wrong one is told before anything is read
+        stream, parsed, loaded = asked.read()
+        with Terminal(stderr=True).status("statistics"):
+            return statistics_of_events(parsed, loaded.events, stream.timezone, window, notes=loaded.notes)
+    if window:
+        raise InputError("--window is of files: a published stream has that of `statistics:` in pipeline.yaml")
+    opened = asked.open()
+    return StatisticsHistory(opened.tables, opened.stream, opened.pattern_sets[0]).of_day(asked.day)
+
+
+@dataclass(frozen=True)
+class StatisticsView:
+    """Statistics as a person or a machine looks at them; of all numbers those whose key has the text `match` in it."""
+
+    of: StatisticsOverview
+    match: str = ""
+
+    def numbers(self) -> list[Number]:
+        """The numbers of the shown snapshot."""
+        return [number for number in numbers_of(self.of.shown.snapshot).values() if self.match in number.key]
+
+    def headline(self) -> str:
+        """The headline of a snapshot: its stream, day and window."""
+        snapshot = self.of.shown.snapshot
+        span = "no events"
+        if snapshot.start_us is not None and snapshot.end_us is not None:
+            first, last = (self.clock(us) for us in (snapshot.start_us, snapshot.end_us))
+            span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} {self.of.timezone}"
+        events = f"{snapshot.events:,} events"
+        if snapshot.kind is SnapshotKind.BUSINESS_DAY and snapshot.windows:
+            of = f"{snapshot.windows} windows" if snapshot.windows > 1 else "1 window"
+            events = f"{events} in the mean of {of}"
+        return f"stream {snapshot.stream}, {self.of.shown.label}: {events}, {span}"
+
+    def clock(self, instant_us: int) -> datetime:
+        """The local time of the stream at an instant."""
+        return local_time(instant_us, self.of.timezone)
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[Table]:
+        """A table for each kind of number, and one of the last events of matches."""
+        last = [self._last_events()] if self.of.shown.snapshot.output_profiles else []
+        return [table for kind in TITLES if (table := self._table(kind)) is not None] + last
+
+    def _last_events(self) -> Table:
+        rows = []
+        for profile in self.of.shown.snapshot.output_profiles:
+            last = sorted(profile.variables, key=profile.last_share, reverse=True)
+            ends = "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_VARIABLES])
+            rows.append((profile.pattern, f"{profile.matches:,}", ends))
+        columns = ("pattern", "matches", "last event of its matches")
+        return table_of(columns, rows, right=slice(1, 2))
+
+    def _table(self, kind: What) -> Table | None:
+        numbers = [number for number in self.numbers() if number.what == kind]
+        if not numbers:
+            return None
+        drifts = [drift_between(other.snapshot, self.of.shown.snapshot) for other in self.of.compared]
+        rows = [
+            (
+                number.key,
+                figure(number.estimate.value),
+                self._interval(number),
+                None if number.worst is None else figure(number.worst),
+                number.rests,
+                sparkline(self._over_windows(number)) if len(self.of.windows) > 1 else None,
+                *(styled(_drift(drift.get((kind, number.key)))) for drift in drifts),
+            )
+            for number in numbers
+        ]
+        columns = (*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval", "worst window", "rests on")
+        since = (f"since {other.label}" for other in self.of.compared)
+        optional = {"worst window", "over time"}
+        table = table_of((*columns, "over time", *since), rows, right=slice(1, 4), optional=optional)
+        for column in table.columns:
+            column.no_wrap = column.header == "over time"
+        return table
+
+    def _interval(self, number: Number) -> str:
+        low, high = number.estimate.low, number.estimate.high
+        return "exact" if low == high else f"{figure(low)} … {figure(high)}"
+
+    def _over_windows(self, number: Number) -> list[float | None]:
+        key = (number.what, number.key)
+        found = (numbers_of(window).get(key) for window in self.of.windows)
+        return [None if other is None else other.estimate.value for other in found]
+
+    # -- chart and JSON ----------------------------------------------------------------------------------------------
+
+    def panels(self) -> list[BandPanel]:
+        """The numbers over the windows (the days, where there are no windows), with what the last compared one says."""
+        snapshots = [day.snapshot for day in self.of.days] if len(self.of.windows) < 2 else list(self.of.windows)
+        ends = ((one.end_us if one.as_of_us is None else one.as_of_us, one) for one in snapshots)
+        by_time = [(self.clock(end), numbers_of(snapshot)) for end, snapshot in ends if end is not None]
+        level = numbers_of(self.of.compared[-1].snapshot) if self.of.compared else {}
+        panels = []
+        for number in self.numbers():
+            key = (number.what, number.key)
+            points = []
+            for at, numbers in by_time:
+                known = numbers[key].estimate if key in numbers else None
+                points.append(BandPoint(at, *((None,) * 3 if known is None else (known.value, known.low, known.high))))
+            if all(point.value is None for point in points):
+                continue  # known of days alone, and these are windows
+            unit = "/s" if number.what == "rate" else ""
+            compared = level[key].estimate.value if key in level else None
+            panels.append(BandPanel(f"{number.key}{unit and f', events{unit}'}", points, compared))
+        return panels
+
+    def moving_panels(self, most: int = PANELS_DRAWN) -> tuple[list[BandPanel], int]:
+        """The panels of the numbers that move most, in their order, and of how many numbers they are."""
+        panels = self.panels()
+        by_movement = sorted(range(len(panels)), key=lambda place: _movement(panels[place]), reverse=True)
+        return [panels[place] for place in sorted(by_movement[:most])], len(panels)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "label": self.of.shown.label,
+            "snapshot": self.of.shown.snapshot.to_json(),
+            "drift": [
+                {
+                    "since": other.label,
+                    "kind": kind,
+                    "key": key,
+                    "before": drift.before.value,
+                    "now": drift.now.value,
+                    "factor": drift.factor if math.isfinite(drift.factor) else None,
+                    "widths": drift.widths if math.isfinite(drift.widths) else None,
+                }
+                for other in self.of.compared
+                for (kind, key), drift in drift_between(other.snapshot, self.of.shown.snapshot).items()
+            ],
+            "windows": [window.to_json() for window in self.of.windows],
+            "notes": list(self.of.notes),
+        }
+
+
+def _movement(panel: BandPanel) -> tuple[bool, float]:
+    """The factor between a number's lowest and highest point, and whether the intervals make it sure."""
+    known = [
+        Estimate(point.value, point.low, point.high)
+        for point in panel.points
+        if point.value is not None and point.low is not None and point.high is not None
+    ]
+    if not known:
+        return False, 0.0
+    drift = Drift(*(choose(known, key=lambda estimate: estimate.value) for choose in (min, max)))
+    return drift.sure, drift.factor
+
+
+def _drift(drift: Drift | None) -> tuple[str, str]:
+    """The movement of a number as text, with the style to show it in."""
+    if drift is None:
+        return "new", ""
+    return f"{drift}", "bold" if drift.sure and drift.widths else ""
+
+
+def figure(value: float) -> str:
+    """A number in few characters.
+
+    Examples
+    --------
+    >>> figure(0.0), figure(0.001234567), figure(12.3456), figure(1234567.8)
+    ('0', '0.001235', '12.35', '1,234,568')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+def sparkline(values: Iterable[float | None]) -> str:
+    """Values from zero to their largest as a line of blocks; a blank where there is none.
+
+    Examples
+    --------
+    >>> sparkline([0, 1, None, 4, 8])
+    '▁▁ ▄█'
+    """
+    given = list(values)
+    size = max(1, math.ceil(len(given) / SPARK_WIDTH))
+    cells = [_mean(given[place : place + size]) for place in range(0, len(given), size)]
+    most = max((value for value in cells if value is not None), default=0.0)
+    blocks = "▁▂▃▄▅▆▇█"
+    return "".join(
+        " " if value is None else blocks[min(7, int(value / most * 8 - 1e-9))] if most > 0 else blocks[0]
+        for value in cells
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -16,9 +16,8 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.violations import Violation
-    from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord, StaleDay
+    from cep_pipeline.pipeline.configuration import Stream
+    from cep_pipeline.warehouse.records import Decision, RunRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -61,67 +60,41 @@ def status(
       cep status --run 20250108T000031-8c030c         one run, and where its log is
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.stream_days import find_stale_days
-    from cep_pipeline.pipeline.violations import pending_violation
 
     configuration = Configuration.load(config)
     console = output_console()
     warehouse = configuration.open_warehouse()
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
-    if as_json and run_id is None:
-        documents = []
-        for name in names:
-            loaded, tables = configuration.stream(name, data=data), warehouse.open_stream(name).pinned()
-            document = _stream_json(loaded, tables, run_limit, decision_limit)
-            documents.append({**document, "rejected_rows": list(_rejected(tables))} if rejected else document)
-        say_json({"streams": documents})
-        return
-    if not names and not as_json:
-        begin = next_command("run")
-        console.print(
-            f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`", soft_wrap=True
-        )
-        return
-    if run_id is not None:
+    if run_id is not None and (names or as_json):
         found = _days_of_run(run_id, [run for name in names for run in warehouse.open_stream(name).runs()])
         if as_json:
             say_json({"run": run_id, "days": found})
         else:
             _print_run(console, found)
         return
+    documents = []
     for name in names:
-        loaded = configuration.stream(name, data=data)
-        tables = warehouse.open_stream(name).pinned()
-        stale = find_stale_days(loaded, tables)
-        _print_days(console, name, tables, stale, next_command("run", stream=name, stale=True))
-        decisions = tables.decisions()
-        for pattern_set in loaded.pattern_sets:
-            plan = tables.current_plan(pattern_set.name)
-            if plan is not None:
-                console.print(
-                    styled("plan of ", (pattern_set.name, "bold"), f": version {plan.version} of "),
-                    f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}",
-                    sep="",
-                )
-                _print_sharing(console, plan)
-                _print_other_planner(console, name, pattern_set, plan)
-                own = [one for one in decisions if one.pattern_set == pattern_set.name]
-                _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
-        if decision_limit and decisions:
-            _print_decisions(console, decisions, decision_limit)
-        if rejected:
-            _print_rejected(console, tables)
-        if run_limit:
-            _print_runs(console, tables.runs(run_limit))
-    for holder in warehouse.leases():
+        loaded, tables = configuration.stream(name, data=data), warehouse.open_stream(name).pinned()
+        documents.append(_document(loaded, tables, run_limit, decision_limit, rejected=rejected))
+        if not as_json:
+            _print_stream(console, loaded, tables, documents[-1])
+    if as_json:
+        say_json({"streams": documents})
+        return
+    if not names:
+        begin = f"begin with `{next_command('run')}`"
+        console.print(f"nothing is published yet in {configuration.warehouse_location}; {begin}", soft_wrap=True)
+    for holder in warehouse.leases() if names else ():
         console.print(
             f"held: {holder.stream} {holder.unit} by run {holder.run_id} on {holder.host} (pid {holder.pid}) since "
             f"{holder.acquired_at:%H:%M:%S}{', and is dead: the next run takes it over' if holder.expired else ''}"
         )
 
 
-def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_limit: int) -> dict[str, Any]:
-    """Return what `cep status` shows of a stream, for machines."""
+def _document(
+    stream: Stream, tables: StreamTables, run_limit: int, decision_limit: int, *, rejected: bool
+) -> dict[str, Any]:
+    """What `cep status` shows of a stream."""
     from cep_pipeline.pipeline.stream_days import find_stale_days
 
     plans = filter(None, (tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets))
@@ -136,6 +109,7 @@ def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_
                 "pattern_set": unit.pattern_set,
                 "matches": unit.counts,
                 "pending": unit.pending,
+                "end_of_stream": unit.fingerprint.end_of_stream,
                 "limited": {name: str(limited) for name, limited in unit.limited.items()},
             }
             for unit in tables.matches_days()
@@ -144,6 +118,7 @@ def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_
         "plans": [_picked(plan, "pattern_set", "version", "created_at", "reason") for plan in plans],
         "decisions": [_picked(one, *decided) for one in tables.decisions()[:decision_limit]],
         "runs": [{"run": run.run_id, **_picked(run, *ran)} for run in (tables.runs(run_limit) if run_limit else [])],
+        **({"rejected_rows": list(_rejected(tables))} if rejected else {}),
     }
 
 
@@ -152,73 +127,74 @@ def _picked(record: object, *names: str) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay], redo: str) -> None:
+def _print_stream(console: Terminal, stream: Stream, tables: StreamTables, document: dict[str, Any]) -> None:
+    from cep_pipeline.pipeline.violations import pending_violation
+
+    _print_days(console, document)
+    decisions = tables.decisions()
+    for pattern_set in stream.pattern_sets:
+        plan = tables.current_plan(pattern_set.name)
+        if plan is not None:
+            console.print(
+                styled("plan of ", (pattern_set.name, "bold"), f": version {plan.version} of "),
+                f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}",
+                sep="",
+            )
+            again = next_command("replan", stream=stream.name, pattern_set=pattern_set.name)
+            made_by = [planner for planner in plan.planners if planner != "trivial"]  # which some take in any case
+            if made_by and pattern_set.planner not in made_by:
+                console.print(
+                    f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this "
+                    f"plan until `{again}` finds a better one",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+            own = [one for one in decisions if one.pattern_set == pattern_set.name]
+            if violation := pending_violation(own, plan.version):
+                waits = ("it no longer fits, and no replanning has answered yet", "bold red")
+                console.print(styled("  ", waits, f": {violation.reason}"), soft_wrap=True)
+                console.print(f"  plan again: {again}, or the DAG replanning_{stream.name}", soft_wrap=True)
+    if document["decisions"]:
+        _print_decisions(console, decisions, len(document["decisions"]))
+    if "rejected_rows" in document:
+        _print_rejected(console, document)
+    if document["runs"]:
+        runs = [
+            {
+                **run,
+                "matches": sum(run["matches"].values()) if run["matches"] else None,
+                "error": run["error"].partition("\n")[0],
+            }
+            for run in document["runs"]
+        ]
+        columns = ("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error")
+        console.print(table_of(columns, (run.values() for run in runs), "runs", right=slice(4, 8)))
+
+
+def _print_days(console: Terminal, document: dict[str, Any]) -> None:
     reasons: dict[date, list[str]] = {}
-    for item in stale:
-        about = f"{item.pattern_set}: " if item.pattern_set else ""
-        reasons.setdefault(item.day, []).append(about + "; ".join(item.reasons))
+    for item in document["stale"]:
+        about = f"{item['pattern_set']}: " if item["pattern_set"] else ""
+        reasons.setdefault(item["day"], []).append(about + "; ".join(item["reasons"]))
     matched: dict[date, list[str]] = {}
-    for unit in tables.matches_days():
-        matched.setdefault(unit.final_day, []).append(_matches_of(unit))
+    for unit in document["matches"]:
+        pending = sum(unit["pending"].values())
+        waits = f" ({pending:,} pending)" if pending else " (end of stream)" if unit["end_of_stream"] else ""
+        text = f"{unit['pattern_set']} {sum(unit['matches'].values()):,}{waits}"
+        matched.setdefault(unit["day"], []).append(text)
     rows = (
-        (
-            one.day.isoformat(),
-            f"{one.events:,}",
-            f"{one.rejected:,}",
-            ", ".join(matched.get(one.day, [])),
-            "\n".join(reasons.get(one.day, [])),
-        )
-        for one in tables.days()
+        (*one.values(), ", ".join(matched.get(one["day"], [])), "\n".join(reasons.get(one["day"], [])))
+        for one in document["days"]
     )
     columns = ("day", "events", "rejected", "matches", "stale")
-    console.print(table_of(columns, rows, f"stream {name}", right=slice(1, 3)))
-    for unit in tables.matches_days():
-        for pattern, limited in unit.limited.items():
-            which = f": {unit.final_day}: pattern {unit.pattern_set}.{pattern} was {limited}"
+    console.print(table_of(columns, rows, f"stream {document['stream']}", right=slice(1, 3)))
+    for unit in document["matches"]:
+        for pattern, limited in unit["limited"].items():
+            which = f": {unit['day']}: pattern {unit['pattern_set']}.{pattern} was {limited}"
             console.print(styled(("limited", "bold red"), which))
-    if stale:
-        console.print(
-            f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them", soft_wrap=True
-        )
-
-
-def _print_sharing(console: Terminal, record: PlanRecord) -> None:
-    """Print the cost of the patterns together and apart, where they were planned together."""
-    if not record.plan.get("workload"):
-        return
-    from cep_pipeline.pipeline.plans import of_another_format
-    from cep_pipeline.planning.clause_plans import WorkloadPlan
-    from cep_pipeline.planning.explain.text import summary_lines
-    from cep_pipeline.planning.plan_json import part_from_json
-
-    if of_another_format(record) is None:
-        workload = part_from_json(WorkloadPlan, record.plan["workload"])
-        console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
-
-
-def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
-    """Say of a plan by another planner than the configured one that it stays until it is replaced."""
-    made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
-    if made_by and pattern_set.planner not in made_by:
-        console.print(
-            f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this plan "
-            f"until `{next_command('replan', stream=stream, pattern_set=pattern_set.name)}` finds a better one",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: Violation | None) -> None:
-    if violation is not None:
-        console.print(
-            styled(
-                "  ", ("it no longer fits, and no replanning has answered yet", "bold red"), f": {violation.reason}\n"
-            ),
-            f"  plan again: {next_command('replan', stream=stream, pattern_set=pattern_set)}, or the DAG "
-            f"replanning_{stream}",
-            sep="",
-            soft_wrap=True,
-        )
+    if reasons:
+        redo = next_command("run", stream=document["stream"], stale=True)
+        console.print(f"{counted(len(reasons), 'stale day')}; `{redo}` redoes them", soft_wrap=True)
 
 
 def _print_decisions(console: Terminal, decisions: Sequence[Decision], most: int) -> None:
@@ -228,21 +204,11 @@ def _print_decisions(console: Terminal, decisions: Sequence[Decision], most: int
     rows = []
     for one in decisions[:most]:
         now = one.details.get("current")
-        version = "" if one.plan_version is None else str(one.plan_version)
         said = "\n".join(filter(None, (one.reason, answer_to(one, decisions))))
-        plans = f"{version} → {now}" if now is not None and now != one.plan_version else version
-        day = one.day.isoformat() if one.day else ""
-        at = f"{one.decided_at:%Y-%m-%d %H:%M:%S}"
-        rows.append((at, one.pattern_set, day, one.kind, one.outcome, plans, said))
+        plans = f"{one.plan_version or ''} → {now}" if now not in (None, one.plan_version) else one.plan_version
+        rows.append((one.decided_at, one.pattern_set, one.day, one.kind, one.outcome, plans, said))
     columns = ("decided (UTC)", "pattern set", "day", "by", "outcome", "plan", "reason")
     console.print(table_of(columns, rows, "decisions about plans"))
-
-
-def _matches_of(unit: PublishedMatches) -> str:
-    """A pattern set's matches of a day, those that wait for later days, and whether the stream ends with it."""
-    pending = sum(unit.pending.values())
-    waits = f" ({pending:,} pending)" if pending else " (end of stream)" if unit.fingerprint.end_of_stream else ""
-    return f"{unit.pattern_set} {unit.matches:,}{waits}"
 
 
 REJECTED_SHOWN = 20
@@ -257,31 +223,13 @@ def _rejected(tables: StreamTables) -> Iterator[dict[str, Any]]:
         yield {name: row[name] for name in ("day", "file", "line", "reason", "raw")}
 
 
-def _print_rejected(console: Terminal, tables: StreamTables) -> None:
-    rows = [[str(value or "") for value in row.values()] for row in _rejected(tables)]
+def _print_rejected(console: Terminal, document: dict[str, Any]) -> None:
+    rows = document["rejected_rows"]
     columns = ("day", "file", "line", "reason", "row")
-    console.print(table_of(columns, rows, "rejected rows") if rows else "no rejected rows")
-    if sum(published.rejected for published in tables.days()) > len(rows):
+    shown = ((row["day"], row["file"], str(row["line"] or ""), row["reason"], row["raw"]) for row in rows)
+    console.print(table_of(columns, shown, "rejected rows") if rows else "no rejected rows")
+    if sum(one["rejected"] for one in document["days"]) > len(rows):
         console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
-
-
-def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
-    rows = (
-        (
-            run.run_id,
-            run.day.isoformat() if run.day else "",
-            run.status,
-            f"{run.started_at:%Y-%m-%d %H:%M:%S}",
-            f"{run.seconds:.1f}" if run.seconds is not None else "",
-            f"{run.events:,}" if run.events is not None else "",
-            f"{run.rejected:,}" if run.rejected is not None else "",
-            f"{sum(run.matches.values()):,}" if run.matches else "",
-            run.error.partition("\n")[0],
-        )
-        for run in runs
-    )
-    columns = ("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error")
-    console.print(table_of(columns, rows, "runs", right=slice(4, 8)))
 
 
 def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -295,11 +243,11 @@ def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
 def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
     """Print all that is recorded of one run, day by day."""
     for run in found:
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for step in run.steps:
             counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
-            rows.append((step.name, f"{step.seconds:.1f}", counts))
-        rows += ((f"matches of {pattern}", "", f"{number:,}") for pattern, number in run.matches.items())
+            rows.append((step.name, step.seconds, counts))
+        rows += ((f"matches of {pattern}", None, number) for pattern, number in run.matches.items())
         title = f"run {run.run_id}, {run.day}: {run.status}"
         console.print(table_of(("step", "seconds", "counts"), rows, title, right=slice(1, 2)))
         for route, names in run.details.get("routes", {}).items():

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -88,19 +88,35 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 
 def table_of(
     columns: Iterable[str],
-    rows: Iterable[Iterable[str | Text]],
+    rows: Iterable[Iterable[object]],
     title: str | None = None,
     *,
     right: slice = slice(0),
+    optional: Container[str] = (),
     caption: str | None = None,
 ) -> Table:
-    """A table of rows; the numbers in the columns on the `right` stand below each other."""
-    table = Table(*columns, title=title, caption=caption)
-    for column in table.columns[right]:
-        column.justify = "right"
-    for row in rows:
-        table.add_row(*row)
+    """A table of rows of values; the numbers in the columns on the `right` stand below each other.
+
+    An `optional` column is left out where no row has a value in it.
+    """
+    names = list(columns)
+    cells = [[_cell(value) for value in row] for row in rows]
+    kept = [place for place, name in enumerate(names) if name not in optional or any(row[place] for row in cells)]
+    table = Table(title=title, caption=caption)
+    for place in kept:
+        table.add_column(names[place], justify="right" if place in range(len(names))[right] else "left")
+    for row in cells:
+        table.add_row(*(row[place] for place in kept))
     return table
+
+
+def _cell(value: object) -> str | Text:
+    """A value as a table shows it: nothing for None, numbers with their thousands, seconds with a tenth."""
+    if value is None or isinstance(value, (str, Text)):
+        return value or ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 class Terminal(Console):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,12 @@ from cep_pipeline.cli.options import (
     Day,
     configuration_options,
     counted,
+    days_asked,
+    days_options,
     json_option,
+    one_of_two,
     pattern_file_options,
+    tell_notes,
     with_options,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
@@ -73,18 +77,15 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
         say_json({**explained.to_json(), "notes": notes})
         return
     _print_explanation(output_console(), explained)
-    for note in notes:
-        output_console(stderr=True).note(note)
+    tell_notes(notes)
 
 
 def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The match of an id among those that the patterns have over files."""
     from cep_pipeline.detection.detect import detect
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.questions.match_checks import why_match
 
-    schema, patterns = asked.over_these_files()
-    loaded = load_events(schema, asked.event_paths(schema), places=True)
+    schema, patterns, loaded = asked.read(places=True)
     for one in _chosen(patterns, pattern, several=True):
         found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
         place = place_of_id(found["match_id"], match_id)
@@ -140,9 +141,7 @@ def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = F
 
 @click.command(name="why-not")
 @_SOURCE
-@click.option("--day", type=Day(), help="The published day to look at; the latest one if not given.")
-@click.option("--from", "first", type=Day(), help="First of several published days.")
-@click.option("--to", "last", type=Day(), help="Last of them, included.")
+@days_options
 @click.option(
     "--event",
     "expected",
@@ -177,6 +176,8 @@ def why_not(
 ) -> None:
     """Say why a pattern has no match where one was expected, or not more of them.
 
+    Without days or files it looks at the latest published day.
+
     With an --event for every variable, each rule of the pattern is asked of these events, and the ones that they break
     are shown with the values on both sides. With events of some variables, with a time or over whole days, the pattern
     is detected again with one rule less at a time. That shows how far matches come, how many each rule alone keeps out,
@@ -194,20 +195,16 @@ def why_not(
     from cep_pipeline.questions.near_misses import why_not as explain
 
     asked = Asked(**options)
-    if expected and at:
-        raise InputError("--event names events, and --at a time; give one of them")
-    with ConsoleObserver(Terminal(stderr=True)) as observer:
-        with observer.step("reading events"):
-            chosen, events, timezone, places = _events(asked, pattern, first, last)
-        days = _days(events)
-        given = _given(expected, chosen, events, timezone, days, places)
-        moment = None if at is None else parse_moment(at, timezone, days[0] if len(days) == 1 else None)
-        with observer.step("counting") as told:
-            found = explain(
-                chosen, events, given, at=moment, near=near, timezone=timezone, seconds=seconds, progress=told
-            )
-    explained = None if found.explanation is None else _placed(found.explanation, places)
-    found = replace(found, explanation=explained, near=tuple(_placed(one, places) for one in found.near))
+    one_of_two({"--event": expected}, {"--at": at})
+    looked = _looked_at(asked, pattern, first, last)
+    given, zone = looked.given(expected), looked.timezone
+    moment = None if at is None else parse_moment(at, zone, looked.day)
+    with ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("counting") as told:
+        found = explain(
+            looked.pattern, looked.events, given, at=moment, near=near, timezone=zone, seconds=seconds, progress=told
+        )
+    explained = None if found.explanation is None else _placed(found.explanation, looked.places)
+    found = replace(found, explanation=explained, near=tuple(_placed(one, looked.places) for one in found.near))
     if as_json:
         say_json(found.to_json())
         return
@@ -218,130 +215,122 @@ def why_not(
     console.print(found.summary(), soft_wrap=True)
     for title, columns, rows in found.tables():
         console.print(table_of(columns, rows, title))
-    for note in found.notes:
-        output_console(stderr=True).note(note)
+    tell_notes(found.notes)
 
 
-def _events(
-    asked: Asked, name: str | None, first: date | None, last: date | None
-) -> tuple[Pattern, pa.Table, str, EventPlaces | None]:
-    """The pattern that is meant, the events of the files or days, the time zone, and the places of events in files."""
-    from cep_pipeline.events.event_files import load_events
-    from cep_pipeline.patterns.pattern import with_composed
-    from cep_pipeline.slices.events_input import columns_needed
+@dataclass(frozen=True)
+class _Looked:
+    """The events in which a match of a pattern was expected, and their places in files, where they are from files."""
 
-    if asked.over_files:
-        if asked.day or first or last:
-            raise InputError(
-                "--day, --from and --to are of a published stream; over files give the --events of the days"
-            )
-        schema, patterns = asked.over_these_files()
-        [chosen] = _chosen(patterns, name)
-        loaded = load_events(schema, asked.event_paths(schema), places=True)
-        events, places = loaded.events, loaded.places
-    else:
-        opened = asked.open()
-        schema = opened.stream.schema
-        [chosen] = _chosen(opened.pattern_sets[0].statements, name)
-        if asked.day and (first or last):
-            raise InputError("--day is one day, --from and --to are several; give one of them")
-        published = opened.tables.days()
-        if asked.day or not (first or last):
-            first = last = asked.day or (published[-1].day if published else None)
-        needed = columns_needed(with_composed([chosen]))
-        events, places = opened.tables.read_events(first, last, columns=needed), None
-    if not events.num_rows:
-        raise InputError("there are no events to look at; `cep status` shows the days that are published")
-    return chosen, events, schema.timezone, places
+    pattern: Pattern
+    events: pa.Table
+    timezone: str
+    places: EventPlaces | None
 
+    @property
+    def days(self) -> list[date]:
+        """The days of the events, as far as their seqs tell."""
+        ordinals = pc.unique(pc.divide(self.events[SEQ], SEQ_PER_DAY)).to_pylist()
+        return [date.fromordinal(one) for one in ordinals if 0 < one <= date.max.toordinal()]
 
-def _days(events: pa.Table) -> list[date]:
-    """The days of the events, as far as their seqs tell."""
-    ordinals = pc.unique(pc.divide(events[SEQ], SEQ_PER_DAY)).to_pylist()
-    return [date.fromordinal(one) for one in ordinals if 0 < one <= date.max.toordinal()]
+    @property
+    def day(self) -> date | None:
+        """The day of the events, if it is one."""
+        return self.days[0] if len(self.days) == 1 else None
 
+    def given(self, expected: Iterable[str]) -> dict[str, list[int | str]]:
+        """Variable -> the seqs of the events, and the ids of the matches, that `--event` names."""
+        given: dict[str, list[int | str]] = {}
+        types = {operand.variable: operand.event_type for operand in self.pattern.operands if not operand.negated}
+        for text in expected:
+            variable, equals, event = text.partition("=")
+            if not equals or not event:
+                raise InputError(f"--event {text!r}: write it as VARIABLE=EVENT, such as {next(iter(types))}=57")
+            if variable not in types:
+                raise InputError(f"--event {text!r}: {self.pattern.name} binds {', '.join(types)}")
+            given.setdefault(variable, []).append(self._event(text, event, types[variable]))
+        return given
 
-def _given(
-    expected: Iterable[str],
-    pattern: Pattern,
-    events: pa.Table,
-    timezone: str,
-    days: Sequence[date],
-    places: EventPlaces | None,
-) -> dict[str, list[int | str]]:
-    """Variable -> the seqs of the events, and the ids of the matches, that `--event` names."""
-    given: dict[str, list[int | str]] = {}
-    types = {operand.variable: operand.event_type for operand in pattern.operands if not operand.negated}
-    for text in expected:
-        variable, equals, event = text.partition("=")
-        if not equals or not event:
-            raise InputError(f"--event {text!r}: write it as VARIABLE=EVENT, such as {next(iter(types))}=57")
-        if variable not in types:
-            raise InputError(f"--event {text!r}: {pattern.name} binds {', '.join(types)}")
+    def _event(self, text: str, event: str, event_type: EventType) -> int | str:
+        """The seq of an event, or the id of a match, that a text names."""
         if len(event.replace("-", "")) == _ID_DIGITS and not {*event} - {*string.hexdigits, "-"}:
-            given.setdefault(variable, []).append(event)
-            continue
+            return event
         file, colon, line = event.rpartition(":")
-        if colon and line.isdigit() and places is not None and places.has_file(file):
-            seq = places.seq_at(file, int(line)) if len(line) < _MOST_DIGITS else None
+        if colon and line.isdigit() and self.places is not None and self.places.has_file(file):
+            seq = self.places.seq_at(file, int(line)) if len(line) < _MOST_DIGITS else None
             if seq is None:
                 raise InputError(f"--event {text!r}: no event was read from line {line} of {file}")
-            given.setdefault(variable, []).append(seq)
-            continue
+            return seq
         day, slash, position = event.rpartition("/")
         if position.isascii() and position.isdigit() and len(position) < _MOST_DIGITS:
-            given.setdefault(variable, []).append(_seq(text, day if slash else "", int(position), days))
-        else:
-            given.setdefault(variable, []).append(
-                _seq_at(text, event, pattern, types[variable], events, timezone, days)
-            )
-    return given
+            return self._at_position(text, day if slash else "", int(position))
+        return self._at_time(text, event, event_type)
+
+    def _at_position(self, text: str, day: str, position: int) -> int:
+        """The seq of the event at a position of a day."""
+        if position >= SEQ_PER_DAY or not (self.days or day):
+            return position
+        if not day and self.day is None:
+            at = f"{self.days[0]}/{position}"
+            raise InputError(f"--event {text!r}: there are several days; write the day too, as in {at}")
+        try:
+            of = date.fromisoformat(day) if day else self.days[0]
+        except ValueError as error:
+            raise InputError(f"--event {text!r}: {day!r} is no day; write it as 2013-10-07/{position}") from error
+        return of.toordinal() * SEQ_PER_DAY + position
+
+    def _at_time(self, text: str, time: str, event_type: EventType) -> int:
+        """The seq of the one event of a type at a time."""
+        from cep_pipeline.events.timestamps import parse_moment
+        from cep_pipeline.questions.match_checks import event_name, local_time
+
+        moment = parse_moment(time, self.timezone, self.day)
+        names, kind, of_type = types_of(event_type), type_alternatives(event_type), self.events
+        if self.pattern.base_type not in names:
+            types = of_type[self.pattern.type_attribute].cast(pa.string())
+            of_type = of_type.filter(pc.is_in(types, pa.array(names, pa.string())))
+        clock = of_type[TIMESTAMP].cast(pa.int64()).to_numpy()
+        start, end = (int(np.searchsorted(clock, moment, side)) for side in ("left", "right"))
+        if end - start == 1:
+            return int(of_type[SEQ][start].as_py())
+        if end > start:
+            seen = ", ".join(map(event_name, of_type[SEQ][start:end].to_pylist()[:8]))
+            events = counted(end - start, "event")
+            raise InputError(f"--event {text!r}: {events} of {kind} have this time: {seen}; name one")
+        beside = [local_time(int(clock[row]), self.timezone) for row in (start - 1, start) if 0 <= row < len(clock)]
+        next_to_it = ", ".join(beside) or "none"
+        raise InputError(f"--event {text!r}: no event of {kind} has this time; next to it are: {next_to_it}")
 
 
 _MOST_DIGITS = 19
 _ID_DIGITS = 32
 
 
-def _seq(text: str, day: str, position: int, days: Sequence[date]) -> int:
-    """The seq of the event at a position of a day."""
-    if position >= SEQ_PER_DAY or (not days and not day):
-        return position
-    if not day and len(days) > 1:
-        raise InputError(f"--event {text!r}: there are several days; write the day too, as in {days[0]}/{position}")
-    try:
-        of = date.fromisoformat(day) if day else days[0]
-    except ValueError as error:
-        raise InputError(f"--event {text!r}: {day!r} is no day; write it as 2013-10-07/{position}") from error
-    return of.toordinal() * SEQ_PER_DAY + position
+def _looked_at(asked: Asked, name: str | None, first: date | None, last: date | None) -> _Looked:
+    """The pattern that is meant, and the events of the files or days."""
+    from cep_pipeline.patterns.pattern import with_composed
+    from cep_pipeline.slices.events_input import columns_needed
 
-
-def _seq_at(
-    text: str, time: str, pattern: Pattern, event_type: EventType, events: pa.Table, timezone: str, days: Sequence[date]
-) -> int:
-    """The seq of the one event of a type at a time."""
-    from cep_pipeline.events.timestamps import parse_moment
-    from cep_pipeline.questions.match_checks import event_name, local_time
-
-    moment = parse_moment(time, timezone, days[0] if len(days) == 1 else None)
-    names, kind = types_of(event_type), type_alternatives(event_type)
-    of_type = (
-        events
-        if pattern.base_type in names
-        else events.filter(pc.is_in(events[pattern.type_attribute].cast(pa.string()), pa.array(names, pa.string())))
-    )
-    clock = of_type[TIMESTAMP].cast(pa.int64()).to_numpy()
-    start, end = (int(np.searchsorted(clock, moment, side)) for side in ("left", "right"))
-    if end - start == 1:
-        return int(of_type[SEQ][start].as_py())
-    if end > start:
-        seen = ", ".join(map(event_name, of_type[SEQ][start:end].to_pylist()[:8]))
-        raise InputError(
-            f"--event {text!r}: {counted(end - start, 'event')} of {kind} have this time: {seen}; name one"
-        )
-    beside = [local_time(int(clock[row]), timezone) for row in (start - 1, start) if 0 <= row < len(clock)]
-    raise InputError(
-        f"--event {text!r}: no event of {kind} has this time; next to it are: {', '.join(beside) or 'none'}"
-    )
+    places = None
+    if asked.over_files:
+        if asked.day or first or last:
+            raise InputError(
+                "--day, --from and --to are of a published stream; over files give the --events of the days"
+            )
+        schema, patterns, loaded = asked.read(places=True)
+        [chosen] = _chosen(patterns, name)
+        events, places = loaded.events, loaded.places
+    else:
+        opened = asked.open()
+        schema = opened.stream.schema
+        [chosen] = _chosen(opened.pattern_sets[0].statements, name)
+        first, last = days_asked(asked.day, first, last)
+        if not (first or last) and (published := opened.tables.days()):
+            first = last = published[-1].day
+        events = opened.tables.read_events(first, last, columns=columns_needed(with_composed([chosen])))
+    if not events.num_rows:
+        raise InputError("there are no events to look at; `cep status` shows the days that are published")
+    return _Looked(chosen, events, schema.timezone, places)
 
 
 def _print_explanation(console: Terminal, explained: Explanation) -> None:

@@ -257,15 +257,6 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
     return LoadedEvents(loaded, rejected + repeated, tuple(notes), tuple(rows), found)
 
 
-def first_events(schema: StreamSchema, file: SourceFile) -> pa.Table:
-    """The raw attributes of the first rows of a raw file, for a look at their values; without the rejected rows."""
-    assert schema.source is not None
-    with open_rows(file, schema.source) as rows:
-        for block in rows:
-            return check_rows(block, schema, file.period, file.path).events
-    return schema.arrow_schema.empty_table()
-
-
 def _refused(rows: int) -> str:
     return f"{rows:,} row{'' if rows == 1 else 's'} rejected"
 

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +20,7 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
-from cep_pipeline.storage import reach_object_stores
+from cep_pipeline.storage import folder_name, reach_object_stores
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -536,6 +537,11 @@ class Stream:
         return next((one for one in patterns if one.name == name), None)
 
 
+def data_docs_folder(folder: Path | None, stream: str, run_id: str, day: date) -> Path | None:
+    """The folder with Great Expectations' pages about a day of a run; None where none are kept."""
+    return None if folder is None else folder / stream / folder_name(run_id) / day.isoformat()
+
+
 def _resolved(folder: Path, location: str) -> str:
     """A path made absolute; the address of a place in an object store as it is."""
     return location if "://" in location else str((folder / location).resolve())
@@ -694,7 +700,7 @@ class Configuration:
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = next((one for one in (settings.alpha, planning.alpha) if one is not None), 0.0)
         try:
-            search = _search(planner, cost, alpha, settings, planning)
+            search = search_settings(planner, cost, alpha, settings, planning)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
         return PatternSet(
@@ -720,8 +726,8 @@ def check_mechanism(name: str) -> None:
     choose_mechanisms((), name)
 
 
-def _search(
-    planner: str, cost: str | None, alpha: float, settings: PatternSetSettings, planning: PlanningSettings
+def search_settings(
+    planner: str, cost: str | None, alpha: float, settings: PlanningSettings, planning: PlanningSettings
 ) -> dict[str, Any]:
     """The options of planning a set's patterns together, {} where its planner plans each by itself.
 

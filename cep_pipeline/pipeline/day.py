@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.pipeline.run_log import data_docs_folder, working_on
+from cep_pipeline.pipeline.configuration import data_docs_folder
 
 if TYPE_CHECKING:
     from cep_pipeline.events.parse import StagedDay
@@ -245,13 +245,6 @@ STEPS: tuple[Step, ...] = (
 
 OPTIONS = tuple(dict.fromkeys(step.option for step in STEPS))
 """The values of `--steps`. `cep run` also makes statistics and plans that detection lacks, asked for or not."""
-
-
-def do_step(step: Step, works: Sequence[DayWork]) -> None:
-    """Do a step for days; what is logged meanwhile belongs to it, and to the day where there is one."""
-    days = {work.day for work in works}
-    with working_on(day=str(works[0].day) if len(days) == 1 else "", step=step.name):
-        step.run(works)
 
 
 def step_of(name: str) -> Step:

@@ -17,14 +17,12 @@ from cep_pipeline.pipeline.day import (
     OPTIONS,
     PUBLISH,
     STEPS,
-    do_step,
     record_failure,
     record_run,
     record_success,
     refuse_end_before,
 )
 from cep_pipeline.pipeline.day_work import DayWork, Observer
-from cep_pipeline.pipeline.run_log import working_on
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
@@ -268,7 +266,7 @@ class PipelineRun:
         scratch = new_scratch(self.tables.warehouse.scratch)
         tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
-        with working_on(run=self.run_id, stream=self.stream.name), ExitStack() as stack:
+        with ExitStack() as stack:
             sets = self._sets_of_days(batch, stale, as_they_are)
             works = [self._work(day, sets[day], tables, scratch, stack) for day in batch]
             try:
@@ -337,7 +335,7 @@ class PipelineRun:
             if not (step.side_by_side and works):
                 continue
             try:
-                do_step(step, works)
+                step.run(works)
             except CepError as error:
                 failure = error
                 works = [work for work in works if work.passed]
@@ -354,4 +352,4 @@ class PipelineRun:
         more = bool(work.pattern_sets and self.steps - {"ingest"})
         for step in (one for one in STEPS if not one.side_by_side):
             if step is PUBLISH or (more and (step.option in self.steps or step.needed(work))):
-                do_step(step, [work])
+                step.run([work])

@@ -32,7 +32,6 @@ from cep_pipeline.pipeline.day import (
     PUBLISH,
     STEPS,
     Step,
-    do_step,
     record_failure,
     record_run,
     record_success,
@@ -42,7 +41,6 @@ from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run import new_run_id
-from cep_pipeline.pipeline.run_log import working_on
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.signals import end_in_order
@@ -139,7 +137,7 @@ def run_step(
         if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
             if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
                 raise InputError(f"{task.day}: there are no staged events; run the day again from the step ingest")
-            do_step(chosen, [work])
+            chosen.run([work])
         done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
         if done and not ended:
             record_success(work)
@@ -327,10 +325,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
     part = task.pattern_set or "" if step.name == "detect" else ""
-    with (
-        working_on(run=task.run_id, stream=task.stream),
-        tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S, part=part) as lease,
-    ):
+    with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S, part=part) as lease:
         work = DayWork(
             stream,
             tables.with_drafts(Drafts()),

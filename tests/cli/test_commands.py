@@ -184,8 +184,6 @@ def test_a_match_shows_its_events_in_the_time_of_the_stream(project: Project) ->
     shown = cep("matches", "--events", "--pattern", "jumps", "--day", "2024-03-04", folder=project.folder)
     assert re.search(r"│ 1 +│ a +│ 2024-03-04 23:30:00.000 │ A +│ 2 ", shown.output)
     assert "time (America/New_York)" in shown.output
-    in_utc = cep("matches", "--events", "--utc", "--pattern", "jumps", "--day", "2024-03-04", folder=project.folder)
-    assert "2024-03-05 04:30:00.000" in in_utc.output and "time (UTC)" in in_utc.output
 
 
 def test_a_match_is_drawn_in_a_file(project: Project) -> None:
@@ -195,14 +193,14 @@ def test_a_match_is_drawn_in_a_file(project: Project) -> None:
     assert done.output == f"match {rising[0]['match_id']} of rising is drawn in m.svg\n"
     assert drawn.count("<title>") == 3 and "2024-03-04 23:" in drawn
     chosen = ("--match", str(rising[-1]["match_id"]))
-    done = cep("matches", *chosen, "--chart", "m.html", "--attribute", "diff", "--utc", "--json", folder=project.folder)
+    done = cep("matches", *chosen, "--chart", "m.html", "--attribute", "diff", "--json", folder=project.folder)
     assert [one["match_id"] for one in json.loads(done.output)["matches"]] == [chosen[1]] and "m.html" in done.errors
-    assert re.search("c: diff [0-9-]+, 2024-03-06 05:", (project.folder / "m.html").read_text())
+    assert re.search("c: diff [0-9-]+, 2024-03-06 00:", (project.folder / "m.html").read_text())
     wrong = {
         "'none'": ("--match", "none"),
         "name it": ("--chart", "m.gif"),
         "'kind' is none": ("--chart", "m.svg", "--attribute", "kind"),
-        "leave --count": ("--chart", "m.svg", "--count"),
+        "--count and --chart do not go together": ("--chart", "m.svg", "--count"),
         "there is no match to draw": ("--chart", "m.svg", "--day", "2024-03-01"),
     }
     for said, arguments in wrong.items():
@@ -289,11 +287,7 @@ def test_a_run_for_machines_is_one_document(project: Project) -> None:
     again = document(project, "run", "--from", "2024-03-04", "--to", "2024-03-06")
     assert [one["status"] for one in again["days"]] == ["fresh"] * 3
     assert set(again["pattern_sets"][0]["matches"].values()) == {0}
-    plan = of_set["plan"]
-    assert (plan["version"], plan["planner"]) == (1, "dp_left_deep")
-    explained = cep("explain", folder=project.folder).output
-    for clause in plan["clauses"]:
-        assert f"pattern {clause['pattern']}: " in explained and clause["cost"] > 0
+    assert of_set["plan"]["version"] == 1 and of_set["plan"]["reason"]
 
 
 def test_a_plan_for_machines_is_one_document(project: Project) -> None:
@@ -333,13 +327,6 @@ def test_files_for_machines_are_one_document_each(project: Project) -> None:
     analyzed = document(project, "explain", "--analyze", *over)
     assert analyzed["events"] == 6
     assert {node["pattern"] for node in analyzed["detection"]["nodes"]} <= set(found["matches"])
-
-    assert not cep("detect", *over, "--output", "compressed", "--out", "c.parquet", folder=folder).code
-    done = cep("expand", "c.parquet", "--out", "e.parquet", folder=folder)
-    assert f"{sum(found['matches'].values())} matches written to e.parquet" in done.errors
-    columns = ["pattern", "match_id", "bindings"]
-    written = pq.read_table(folder / "e.parquet").select(columns)
-    assert written.equals(pq.read_table(folder / "m.parquet").select(columns))
 
 
 def test_the_warehouse_for_machines_is_one_document_each(project: Project, tmp_path: Path) -> None:

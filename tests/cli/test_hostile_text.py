@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -54,11 +53,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "init": [
         (f"made {FILE}", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC"),
         (WRONG, "--data", WRONG),
-    ],
-    "stream": [
-        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC"),
-        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", WRONG),
-        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC", "--type", WRONG),
+        ("zone [/b]", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", WRONG),
+        ("type [/b]", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC", "--type", WRONG),
     ],
     "preview": [(), (f"raw/{DAYS[0]} {FILE}.csv", "--schema", "s.yaml", "--json"), (WRONG, "--schema", "s.yaml")],
     "check": [(), ("wrong.sase", "--schema", "s.yaml"), ("wrong.sase", "--schema", "s.yaml", "--json")],
@@ -74,7 +70,6 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "detect": [
         (*OVER_FILES, "--out", f"{FILE}.csv"),
         (*OVER_FILES, "--adapt", "--every", "2 events", "--out", f"adapted {FILE}.parquet"),
-        (*OVER_FILES, "--output", "compressed", "--out", f"c {FILE}.parquet"),
         (*OVER_FILES, "--param", f"{WRONG}=x", "--out", "x.csv"),
         (*OVER_FILES[:-1], WRONG, "--out", "x.csv"),
         (*OVER_FILES[:-1], NO_UTF8, "--out", "x.csv"),
@@ -88,14 +83,9 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("q[/b].sql", "--within", WRONG),
         (WRONG, "--schema", "s.yaml"),
     ],
-    "expand": [
-        ("by hand.parquet", "--first", "1", "--out", "h.json"),
-        ("by hand.parquet", "--out", "h.csv"),
-        ("by hand.parquet", "--pattern", WRONG),
-    ],
     "plan": [(), OVER_FILES, (*OVER_FILES, "--compare"), ("--planner", WRONG), ("--out", f"{FILE}.json")],
     "explain": [(), ("--analyze", *OVER_FILES), ("--plan", "plan.json"), ("--pattern", WRONG)],
-    "statistics": [(), ("--days", "2"), ("--json",), ("--match", WRONG), OVER_FILES],
+    "statistics": [(), ("--json",), ("--match", WRONG), OVER_FILES],
     "invariants": [(), ("--check",), ("--json",)],
     "replan": [
         ("--reason", HOSTILE, "--force"),
@@ -139,7 +129,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("--deep",), ("--stream", WRONG), ("--config", "damaged/pipeline.yaml", "--deep")],
     "restore": [("--config", "damaged/pipeline.yaml", "--replace"), (WRONG,), ("--config", WRONG)],
     "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
-    "schema": [("tables", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
+    "schema": [("tables", "--part", WRONG), ("stream", "--part", WRONG)],
     "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],
     "experiment": [(WRONG,), ("lazy_nfa", "--out", f"{FILE}/none/x.md")],
     "help": [(WRONG,), ("language", WRONG)],
@@ -190,36 +180,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     assert cep("plan", *OVER_FILES, "--out", "plan.json", folder=folder).code == 0
     plan = (folder / "plan.json").read_text()
     (folder / "plan.json").write_text(plan.replace('"falls"', json.dumps(f"falls {HOSTILE}")))
-    assert cep("detect", *OVER_FILES, "--output", "compressed", "--out", "c.parquet", folder=folder).code == 0
     shutil.copytree(folder, folder / "damaged", ignore=shutil.ignore_patterns("damaged", "warehouse"))
     assert cep("run", "--config", "damaged/pipeline.yaml", "--master", "local[2]", folder=folder).code == 0
     for file in (folder / "damaged" / "warehouse").rglob("*.parquet"):
         file.unlink()
-    write_compressed_by_hand(folder)
     yield folder
-
-
-def write_compressed_by_hand(folder: Path) -> None:
-    """A compressed file whose pattern has a name that no pattern file can give it."""
-    table = pq.read_table(folder / "c.parquet")
-    column = table.column_names.index("pattern")
-    names = pa.array([f"{name} {HOSTILE}" for name in table.column("pattern").to_pylist()])
-    metadata = {
-        key: json.dumps(renamed(json.loads(value))).encode() if value[:1] in b"[{" else value
-        for key, value in (table.schema.metadata or {}).items()
-    }
-    pq.write_table(
-        table.set_column(column, "pattern", names).replace_schema_metadata(metadata), folder / "by hand.parquet"
-    )
-
-
-def renamed(value: object) -> object:
-    """A document with the hostile names of the patterns."""
-    if isinstance(value, dict):
-        return {renamed(name): renamed(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [renamed(item) for item in value]
-    return f"{value} {HOSTILE}" if value in ("falls", "any_two") else value
 
 
 def hidden(text: str) -> list[str]:
@@ -263,9 +228,11 @@ def test_values_are_shown_as_they_are(folder: Path) -> None:
 
 def test_a_spreadsheet_finds_no_formula(folder: Path) -> None:
     """In CSV such text has an apostrophe before it; numbers, and the other formats, are as they were."""
+    (folder / "falls.sase").write_text(PATTERNS.partition(";")[0])
+    over = ("--patterns", "falls.sase", *OVER_FILES[2:])
     found = {}
     for ending in ("csv", "json", "parquet"):
-        assert cep("expand", "c.parquet", "--pattern", "falls", "--out", f"f.{ending}", folder=folder).code == 0
+        assert cep("detect", *over, "--out", f"f.{ending}", folder=folder).code == 0
     with (folder / "f.csv").open(newline="") as file:
         found["csv"] = [row["sym"] for row in csv.DictReader(file)]
     found["json"] = [json.loads(line)["sym"] for line in (folder / "f.json").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""`cep detect` with counts, limits and compressed output, and `cep expand`."""
+"""`cep detect` with counts, limits and files."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_a_limit_stops_before_anything_is_listed(tmp_path: Path) -> None:
     done = detect(tmp_path, LISTS, 60, "--limit", "1000000", "--out", "found.parquet")
     assert done.code == 2
     assert "'lists' has 1,152,921,504,606,846,975 matches, more than the limit of 1,000,000" in done.error
-    assert "--output compressed" in done.error
+    assert "--output count" in done.error
     assert not (tmp_path / "found.parquet").exists()
     sums = LISTS.replace("WITHIN", "WHERE sum(b[].x) > 0 WITHIN")
-    for output in ("verbose", "count", "compressed"):
+    for output in ("verbose", "count"):
         done = detect(tmp_path, sums, 60, "--limit", "1000", "--output", output, "--out", "found.parquet")
         assert done.code == 2
         assert "more than 1,000 matches" in done.error
@@ -54,11 +54,10 @@ def test_without_a_file_the_matches_are_counted_and_nothing_is_written(
     assert done.code == 0, done.errors
     found = [line.split("│")[1:3] for line in done.errors.splitlines() if line.count("│") == 3]
     assert {name.strip(): number.strip() for name, number in found}["lists"] == "31"
-    assert ("lists: 3 of 31 matches" in done.errors) == (not arguments)
+    assert ("lists: 3 of 31 matches" in done.errors) == ("count" not in arguments)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["p.sase", "s.yaml", "x.csv"]
-    for needs_a_file in (("--lines",), ("--output", "compressed")):
-        assert (refused := detect(tmp_path, LISTS, 5, *needs_a_file)).code == 2
-        assert "--out" in refused.error
+    assert (refused := detect(tmp_path, LISTS, 5, "--lines")).code == 2
+    assert "--out" in refused.error
 
 
 def test_counts_of_any_size(tmp_path: Path) -> None:
@@ -73,73 +72,11 @@ def test_a_file_has_dictionaries_of_the_columns_whose_values_repeat(tmp_path: Pa
     group = pq.ParquetFile(tmp_path / "found.parquet").metadata.row_group(0)
     columns = [group.column(place) for place in range(group.num_columns)]
     assert {column.path_in_schema for column in columns if not column.has_dictionary_page} == {
-        "match_id", "bindings.list.element.seq"
+        "match_id", "bindings.list.element.variable", "bindings.list.element.seq"
     }  # fmt: skip
     assert {column.path_in_schema for column in columns if column.has_dictionary_page} == {
-        "pattern", "start_ts", "end_ts", "bindings.list.element.variable", "n"
+        "pattern", "start_ts", "end_ts", "n"
     }  # fmt: skip
-
-
-def test_compressed_matches_are_expanded(tmp_path: Path) -> None:
-    assert detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--out", "verbose.parquet").code == 0
-    done = detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--output", "compressed", "--out", "c.parquet")
-    assert done.code == 0, done.errors
-    assert "│ lists   │      63 │" in done.errors
-    assert pq.read_table(tmp_path / "c.parquet").column_names == ["pattern", "end_seq", "end_ts", "count", "buffer"]
-    done = cep("expand", "c.parquet", "--out", "all.parquet", folder=tmp_path)
-    assert done.code == 0, done.errors
-    assert "70 matches written to all.parquet" in done.errors
-    verbose = pq.read_table(tmp_path / "verbose.parquet")
-    assert pq.read_table(tmp_path / "all.parquet").equals(verbose)
-    for ending in ("csv", "json"):
-        assert detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--out", f"verbose.{ending}").code == 0
-        assert cep("expand", "c.parquet", "--out", f"all.{ending}", folder=tmp_path).code == 0
-        assert (tmp_path / f"all.{ending}").read_text() == (tmp_path / f"verbose.{ending}").read_text()
-    assert cep("expand", "c.parquet", "--pattern", "firsts", "--out", "f.parquet", folder=tmp_path).code == 0
-    firsts = pq.read_table(tmp_path / "f.parquet")
-    assert firsts.column("pattern").unique().to_pylist() == ["firsts"]
-    assert firsts.column("match_id").to_pylist() == verbose.column("match_id").to_pylist()[63:]
-    assert cep("expand", "c.parquet", "--pattern", "no", "--out", "n.parquet", folder=tmp_path).code == 0
-    assert pq.read_table(tmp_path / "n.parquet").num_rows == 0
-    assert not [*tmp_path.glob(".*unfinished")]
-
-
-def test_the_first_of_very_many(tmp_path: Path) -> None:
-    assert detect(tmp_path, LISTS, 60, "--output", "compressed", "--out", "c.parquet").code == 0
-    done = cep("expand", "c.parquet", "--first", "3", folder=tmp_path)
-    assert done.code == 0
-    assert "1,152,921,504,606,846,975 matches that end with 1 event" in done.errors
-    assert len(done.output.splitlines()) == 1 + 3, "a header and the matches"
-    assert cep("expand", "c.parquet", "--first", "500", "--out", "f.parquet", folder=tmp_path).code == 0
-    assert pq.read_table(tmp_path / "f.parquet").num_rows == 500
-    done = cep("expand", "c.parquet", "--out", "all.parquet", folder=tmp_path)
-    assert done.code == 2
-    assert "--first" in done.error
-    assert not (tmp_path / "all.parquet").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("no.parquet",), "there is no such file"),
-        (("p.sase",), "cannot be read as Parquet"),
-        (("verbose.parquet",), "a compressed table has the columns"),
-        (("c.parquet", "--pattern", "list"), "'list'; it has those of: lists"),
-        (("c.parquet", "--out", "c.txt"), "the file's ending says its format"),
-    ],
-)
-def test_what_cannot_be_expanded(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    assert detect(tmp_path, LISTS, 3, "--out", "verbose.parquet").code == 0
-    assert detect(tmp_path, LISTS, 3, "--output", "compressed", "--out", "c.parquet").code == 0
-    done = cep("expand", *arguments, folder=tmp_path)
-    assert done.code == 2
-    assert words in done.error
-
-
-def test_buffers_are_no_text(tmp_path: Path) -> None:
-    done = detect(tmp_path, LISTS, 3, "--output", "compressed", "--out", "c.csv")
-    assert done.code == 2
-    assert "write it to a .parquet file" in done.error
 
 
 def test_files_of_which_all_rows_are_rejected_are_refused(tmp_path: Path) -> None:

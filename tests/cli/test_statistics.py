@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cep_pipeline.cli.statistics_view import StatisticsView, sparkline
+from cep_pipeline.cli.statistics import StatisticsView, sparkline
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsHistory, StatisticsOverview
@@ -54,15 +54,6 @@ def test_json_has_the_snapshot_its_windows_and_its_drift(project: Project) -> No
             assert since[leaf]["factor"] == pytest.approx(rate / monday[leaf])
 
 
-def test_days_stand_side_by_side(project: Project) -> None:
-    done = cep("statistics", "--days", "2024-03-04..2024-03-05", folder=project.folder)
-    assert done.code == 0, done.errors
-    header = next(line for line in done.output.splitlines() if "2024-03-04" in line and "┃" in line)
-    assert "2024-03-05" in header and "2024-03-06" not in header
-    assert len(json.loads(cep("statistics", "--days", "2", "--json", folder=project.folder).output)["days"]) == 2
-    assert len(json.loads(cep("statistics", "--days", "..", "--json", folder=project.folder).output)["days"]) == 3
-
-
 def test_a_page_reads_as_many_days_and_windows_as_its_bound_allows(project: Project) -> None:
     stream = Configuration.load(project.folder / "pipeline.yaml").stream("ticks")
     history = StatisticsHistory(project.tables(), stream, stream.pattern_set("all"))
@@ -108,13 +99,10 @@ def test_only_what_matches_is_shown(project: Project) -> None:
     ("arguments", "words"),
     [
         (("--day", "2024-03-09"), "no statistics of 2024-03-09"),
-        (("--days", "2024-04-01..2024-04-05"), "no statistics from 2024-04-01 to 2024-04-05"),
-        (("--days", "a week"), "write a number of days, as in 7"),
-        (("--days", "2", "--day", "2024-03-04"), "leave --day out"),
         ((*FILES, "--window", "an hour"), "is no length of time"),
         (("--window", "1 hour"), "that of `statistics:` in pipeline.yaml"),
         (("--match", "Nothing"), "no leaf and no condition has this text in it"),
-        ((*FILES, "--day", "2024-03-04"), "leave them out with --events"),
+        ((*FILES, "--day", "2024-03-04"), "leave it out with --events"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(project: Project, arguments: tuple[str, ...], words: str) -> None:

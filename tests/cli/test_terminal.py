@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
-from cep_pipeline.cli.terminal import Terminal
+from cep_pipeline.cli.terminal import Terminal, table_of
 
 ROWS = [
     ("20250305T061500-0a1b2c", "2025-03-03", "succeeded", "four words of text"),
@@ -59,3 +60,13 @@ def test_a_wide_terminal_gets_lines_and_a_narrow_one_gets_blocks() -> None:
 
 def test_a_cell_that_must_not_be_wrapped_is_whole() -> None:
     assert ROWS[1][3] in printed(70, no_wrap=True)
+
+
+def test_a_table_shows_values_and_leaves_out_optional_columns_without_any() -> None:
+    rows = [(date(2025, 3, 4), 1200, None, 0.25), (None, 0, None, None)]
+    table = table_of(
+        ("day", "events", "pending", "seconds"), rows, right=slice(1, None), optional={"pending", "seconds"}
+    )
+    assert [column.header for column in table.columns] == ["day", "events", "seconds"]
+    assert [list(column.cells) for column in table.columns] == [["2025-03-04", ""], ["1,200", "0"], ["0.2", ""]]
+    assert [column.justify for column in table.columns] == ["left", "right", "right"]

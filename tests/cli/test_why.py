@@ -80,7 +80,7 @@ def test_expected_events_are_named_by_position_or_time(folder: Path) -> None:
     assert "next to it are: 2024-03-04 10:00:00.000" in why_not(folder, "--event", "a=11:00").error
     assert "write it as VARIABLE=EVENT, such as a=57" in why_not(folder, "--event", "a").error
     assert "rise binds a, b" in why_not(folder, "--event", "n=1").error
-    assert "give one of them" in why_not(folder, "--event", "a=1", "--at", "10:00").error
+    assert "--event and --at do not go together" in why_not(folder, "--event", "a=1", "--at", "10:00").error
     assert "there are several patterns: rise, lone" in cep("why-not", *OVER, folder=folder).error
 
 

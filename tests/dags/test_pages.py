@@ -21,9 +21,8 @@ from cep_pipeline.adaptation import Verdict
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.configuration import Configuration, data_docs_folder
 from cep_pipeline.pipeline.plan_checks import InvariantReport, show_invariants
-from cep_pipeline.pipeline.run_log import data_docs_folder
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file

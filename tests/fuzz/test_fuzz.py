@@ -25,9 +25,9 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.adaptation.distance import Distances
 from cep_pipeline.adaptation.invariants import invariants_of
-from cep_pipeline.cli.expand import read_compressed
-from cep_pipeline.cli.plan import read_plan
+from cep_pipeline.cli.sources import read_plan
 from cep_pipeline.documents import load_document
+from cep_pipeline.errors import InputError
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
@@ -182,7 +182,11 @@ def use_settings(path: Path) -> object:
 
 
 def use_compressed(path: Path) -> object:
-    return cep.expand(read_compressed(path)).read_all().validate(full=True)
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+    return cep.expand(table).read_all().validate(full=True)
 
 
 CSV_SCHEMA = """

@@ -397,14 +397,8 @@ def test_a_command_refuses_a_configuration_at_once(name: str, tmp_path: Path) ->
             assert "pipeline.yaml:" in done.error
 
 
-def test_a_command_refuses_a_damaged_plan_and_a_damaged_compressed_file(tmp_path: Path) -> None:
+def test_a_command_refuses_a_damaged_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(put(good_documents("plan")[0], ("alpha",), "much")))
     done = command("explain", "--plan", "plan.json", folder=tmp_path)
     assert done.code == 2
     assert "plan.json: no plan: alpha: " in done.error
-    table, _ = graph()
-    count = table.column("count").to_pylist()
-    pq.write_table(table.set_column(3, "count", pa.array(["NaN", *count[1:]])), tmp_path / "m.parquet")
-    done = command("expand", "m.parquet", folder=tmp_path)
-    assert done.code == 2
-    assert "'NaN' is no number of matches" in done.error

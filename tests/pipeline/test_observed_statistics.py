@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from cep_pipeline.cli.statistics_view import StatisticsView
+from cep_pipeline.cli.statistics import StatisticsView
 from cep_pipeline.pipeline.statistics import with_observed_profiles
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot

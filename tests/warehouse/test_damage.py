@@ -15,13 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sql
 from pyiceberg.manifest import clear_manifest_cache
 
-from cep_pipeline.cli.expand import read_compressed
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.pipeline.day_work import DetectedDay
 from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest
@@ -310,16 +308,6 @@ def damage(path: Path) -> None:
     chunk = max(map(group.column, range(group.num_columns)), key=lambda one: one.total_compressed_size)
     start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
     path.write_bytes(flipped(whole, start + chunk.total_compressed_size // 2, 3))
-
-
-def test_a_file_of_buffers_is_compared_with_its_checksums(tmp_path: Path) -> None:
-    path = tmp_path / "c.parquet"
-    rows = pa.table({"count": range(1_000)})
-    pq.write_table(rows, path, compression="none", use_dictionary=False, write_page_checksum=True)
-    assert read_compressed(path).equals(rows)
-    damage(path)
-    with pytest.raises(InputError, match="cannot be read as Parquet"):
-        read_compressed(path)
 
 
 def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

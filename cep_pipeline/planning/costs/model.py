@@ -133,7 +133,7 @@ class CostModel:
     Attributes
     ----------
     name, unit
-        As `cep plan --cost` and explain write them.
+        As `cep plan --set cost=` and explain write them.
     node
         What the partial matches of a set cost.
     pair, product

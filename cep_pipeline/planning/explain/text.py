@@ -207,7 +207,7 @@ def _list(plan: ExplainedPlan, mechanism: str | Mapping[str, str] | None) -> Ite
     yield ""
     yield from in_columns(rows, "    ")
     yield ""
-    yield "steps, conditions and invariants of one: `cep explain --pattern NAME`; of all: `cep explain --full`"
+    yield "steps, conditions and invariants of one: `cep explain --pattern NAME`; of all: `cep explain --json`"
 
 
 def _runs_on(pattern: PatternPlan, mechanism: str | Mapping[str, str] | None) -> str | None:

@@ -1,4 +1,4 @@
-"""`cep plan` with planners of many patterns: its options, what it prints and writes, what it refuses."""
+"""`--planner` and `--set`: planners of many patterns, what `cep plan` prints and writes of them, what it refuses."""
 
 from __future__ import annotations
 
@@ -33,18 +33,9 @@ def over_files(folder: Path) -> list[str | Path]:
 
 
 def test_a_search_by_steps_is_the_same_each_time_and_says_what_is_shared(trades: Path) -> None:
-    options = [
-        "--planner",
-        "tabu",
-        "--neighbourhood",
-        "vertex:2",
-        "--sharing",
-        "prefix",
-        "--steps",
-        "500",
-        "--seed",
-        "7",
-    ]
+    options = ["--planner", "tabu"]
+    for setting in ("neighbourhood=vertex:2", "sharing=prefix", "steps=500", "seed=7"):
+        options += ["--set", setting]
     made = [cep(*over_files(trades), *options, "--out", f"{run}.json", folder=trades) for run in "ab"]
     for done in made:
         assert done.code == 0, done.errors
@@ -56,13 +47,13 @@ def test_a_search_by_steps_is_the_same_each_time_and_says_what_is_shared(trades:
 
 
 def test_a_search_ends_in_time_and_shares_subexpressions_unless_orders_are_run(trades: Path) -> None:
-    options = ["--planner", "simulated_annealing", "--time-limit", "0.2"]
+    options = ["--planner", "simulated_annealing", "--set", "time_limit_s=0.2"]
     trees = cep(*over_files(trades), *options, folder=trades)
     assert trees.code == 0 and "sharing subexpression" in trees.output
     orders = cep(*over_files(trades), *options, "--mechanism", "lazy_chain_nfa", folder=trades)
     assert orders.code == 0 and "sharing prefix" in orders.output
     both = cep(
-        *over_files(trades), *options, "--mechanism", "lazy_chain_nfa", "--sharing", "subexpression", folder=trades
+        *over_files(trades), *options, "--mechanism", "lazy_chain_nfa", "--set", "sharing=subexpression", folder=trades
     )
     assert both.code == 2 and "runs orders, and subexpressions are shared by trees" in both.error
 
@@ -70,11 +61,12 @@ def test_a_search_ends_in_time_and_shares_subexpressions_unless_orders_are_run(t
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--planner", "greedy", "--seed", "1"], "--seed: for planners of many patterns together, not for greedy"),
-        (["--planner", "none", "--steps", "5"], "--steps: for searches, and none is done when it is done"),
+        (["--planner", "greedy", "--set", "seed=1"], "seed: for planners of many patterns together, not for 'greedy'"),
+        (["--set", "steps=none"], "--set steps=none: it should be a valid integer"),
+        (["--set", "step=5"], "write it as NAME=VALUE; the settings are: alpha, cost, decision"),
         (["--planner", "tabu", "--compare"], "--compare shows planners of single patterns"),
-        (["--planner", "tabu", "--cost", "latency"], "by the cost 'throughput'"),
-        (["--planner", "tabu", "--neighbourhood", "star"], "there is no neighbourhood 'star'"),
+        (["--planner", "tabu", "--set", "cost=latency"], "by the cost 'throughput'"),
+        (["--planner", "tabu", "--set", "neighbourhood=star"], "there is no neighbourhood 'star'"),
         (["--planner", "spass"], "merge_decomposition"),
     ],
 )
