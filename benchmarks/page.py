@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.command import BENCHMARKS, SCALE, WORKLOAD
+from benchmarks.command import BENCHMARKS, SCALE
 from benchmarks.measure import Progress
 from benchmarks.report import machine
 from benchmarks.streams import TWIN_LOOKS, Streams
 from benchmarks.words import filled
-
-if TYPE_CHECKING:
-    from benchmarks.workload import Request
 
 
 @dataclass(frozen=True)
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `WORKLOAD` or `SCALE`.
+    - `names`: of `BENCHMARKS`, or `SCALE`.
     - `events`: of the stock stream for the columnar kernel.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
-    - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
     - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of projects.
     """
 
@@ -34,8 +29,6 @@ class Settings:
     data: Path | None = None
     looks: int = TWIN_LOOKS
     master: str = "local[4]"
-    workloads: Sequence[Request] = ()
-    projects: Path = Path("var/workload")
     scale: float = 1.0
     scale_folder: Path = Path("var/scale")
 
@@ -111,16 +104,8 @@ def _ingestion(run: _Run) -> str:
     return ingestion_table(measure_ingestion(run.settings.master, run.settings.repetitions, run.progress))
 
 
-def _workload(run: _Run) -> dict[str, str]:
-    from benchmarks.workload import workload_tables
-
-    settings = run.settings
-    return workload_tables(settings.workloads, settings.projects, settings.master, run.progress, run.report)
-
-
 def _scale(run: _Run) -> str:
-    from benchmarks.scale import measure_scale, sizes_of
-    from benchmarks.scale_page import scale_text
+    from benchmarks.scale import measure_scale, scale_text, sizes_of
 
     settings = run.settings
     measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, run.progress)
@@ -131,6 +116,5 @@ _SECTIONS: Mapping[str, Callable[[_Run], object]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
     "ingestion": _ingestion,
-    WORKLOAD: _workload,
     SCALE: _scale,
 }

@@ -27,7 +27,6 @@ ROOT_PAGES = {
 MEASUREMENTS = (
     "experiments/",
     "benchmarks.md",
-    "workload.md",
     "scale.md",
 )
 """Beginnings of the names of pages that report measurements."""
