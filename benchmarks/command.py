@@ -93,7 +93,7 @@ def bench(
     \b
       detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
                   beside the peers that are installed, in processes of their own: scalar C++ (where a compiler is),
-                  DuckDB, Spark SQL, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
+                  DuckDB, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
