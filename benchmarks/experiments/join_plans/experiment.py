@@ -540,7 +540,7 @@ def _run_figures(run: PlanRun, measured: MeasuredRun | None, stream: JoinStream,
         "seconds": measured.seconds,
         "matches": measured.matches,
         "candidates": measured.candidates,
-        "held": measured.peak_instances + measured.events_buffered,
+        "held": measured.counters.peak_instances + measured.counters.events_buffered,
     }
 
 
