@@ -9,7 +9,7 @@ from statistics import median
 
 import pyarrow as pa
 
-from benchmarks.experiments.experiment import refuse_different_matches
+from benchmarks.experiments.experiment import Row, refuse_different_matches
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.patterns.pattern import Pattern
@@ -106,7 +106,7 @@ def measure_runs(
             seconds[key].append(taken)
             measured[key] = MeasuredRun(tuple(seconds[key]), matches, counters)
     found = {name: measured[run.key] for name, run in runs.items()}
-    told = [
+    told: list[Row] = [
         {"pattern": pattern.name, "who": f"{name} on {runs[name].mechanism}", "matches": run.matches}
         for name, run in found.items()
     ]
