@@ -33,7 +33,7 @@ COLUMNS = (
     TimeElapsedColumn(),
     TimeRemainingColumn(),
 )
-BENCHMARKS = ("detection", "mechanisms", "ingestion")
+BENCHMARKS = ("detection", "mechanisms")
 """The benchmarks that run by default, in the order of the page."""
 SCALE = "scale"
 """The benchmark that runs only when it is asked for."""
@@ -58,7 +58,7 @@ SCALE = "scale"
     show_default=True,
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
-@click.option("--master", default="local[4]", show_default=True, help="Spark master of what runs in Spark.")
+@click.option("--master", default="local[4]", show_default=True, help="Of scale: the Spark master.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -97,7 +97,6 @@ def bench(
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
-      ingestion   generated raw days to published events, start-up and imports aside
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
                   on where it was

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,29 +33,15 @@ class Settings:
     scale_folder: Path = Path("var/scale")
 
 
-@dataclass(frozen=True)
-class _Run:
-    settings: Settings
-    progress: Progress
-    streams: Streams
-    report: Callable[[str], None]
-
-
 def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
     """Measure what is asked for, and write the page."""
-    run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
+    streams = Streams(settings.data, settings.looks)
     measured = {}
-    for name in _SECTIONS:
+    for name, measure in (("detection", _detection), ("mechanisms", _mechanisms), (SCALE, _scale)):
         if name in settings.names:
             report(f"measuring {name}")
-            measured[name] = _SECTIONS[name](run)
-    return filled(
-        "page.jinja",
-        measured=measured,
-        machine=machine(),
-        repetitions=settings.repetitions,
-        master=settings.master,
-    )
+            measured[name] = measure(settings, streams, progress)
+    return filled("page.jinja", measured=measured, machine=machine(), repetitions=settings.repetitions)
 
 
 def with_other_sections(page: str, made: str) -> str:
@@ -67,23 +53,17 @@ def with_other_sections(page: str, made: str) -> str:
     return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
 
 
-def _detection(run: _Run) -> dict[str, str]:
-    from benchmarks.detection import (
-        calls_table,
-        compare_detection,
-        compare_slow_peers,
-        detection_table,
-    )
+def _detection(settings: Settings, streams: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.detection import calls_table, compare_detection, compare_slow_peers, detection_table
     from benchmarks.flink_patterns import version
     from benchmarks.peers import missing_peers
 
-    settings = run.settings
     # The peers that take seconds come last, so that the others find the machine as it was.
-    comparisons = compare_detection(settings.events, settings.repetitions, run.streams, run.progress)
-    slower = compare_slow_peers(settings.events, settings.repetitions, run.streams, run.progress)
+    comparisons = compare_detection(settings.events, settings.repetitions, streams, progress)
+    slower = compare_slow_peers(settings.events, settings.repetitions, streams, progress)
     return {
         "missing": missing_peers(),
-        "traffic": run.streams.traffic.description,
+        "traffic": streams.traffic.description,
         "kernel": detection_table(comparisons),
         "slower": detection_table(slower) if slower else "",
         "flink": version() or "",
@@ -91,30 +71,15 @@ def _detection(run: _Run) -> dict[str, str]:
     }
 
 
-def _mechanisms(run: _Run) -> dict[str, str]:
+def _mechanisms(settings: Settings, streams: Streams, progress: Progress) -> dict[str, str]:
     from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
 
-    measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress)
-    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(measured)}
+    measured = measure_mechanisms(settings.repetitions, streams, progress)
+    return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
 
 
-def _ingestion(run: _Run) -> str:
-    from benchmarks.ingestion import ingestion_table, measure_ingestion
-
-    return ingestion_table(measure_ingestion(run.settings.master, run.settings.repetitions, run.progress))
-
-
-def _scale(run: _Run) -> str:
+def _scale(settings: Settings, _: Streams, progress: Progress) -> dict[str, str]:
     from benchmarks.scale import measure_scale, scale_text, sizes_of
 
-    settings = run.settings
-    measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, run.progress)
-    return scale_text(measured, settings.master)
-
-
-_SECTIONS: Mapping[str, Callable[[_Run], object]] = {
-    "detection": _detection,
-    "mechanisms": _mechanisms,
-    "ingestion": _ingestion,
-    SCALE: _scale,
-}
+    measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, progress)
+    return {"text": scale_text(measured, settings.master)}

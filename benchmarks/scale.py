@@ -293,6 +293,7 @@ _COLUMNS: Mapping[str, Callable[[Measured], str]] = {
     "wall a day": lambda one: format_seconds(one.seconds / one.days),
     "wall a stream": lambda one: format_seconds(one.seconds / one.streams),
     "processors": lambda one: _time(one.processor_s),
+    "ingestion": lambda one: format_seconds(one.steps_s.get("ingest", 0.0) + one.steps_s.get("preprocess", 0.0)),
     "plan": lambda one: format_seconds(one.steps_s.get("plan", 0.0)),
     "detection": lambda one: format_seconds(one.steps_s.get("detect market", 0.0)),
     "driver": lambda one: _bytes(one.driver_kb * 1000),
@@ -302,7 +303,18 @@ _COLUMNS: Mapping[str, Callable[[Measured], str]] = {
     "metadata": lambda one: _bytes(one.metadata_bytes),
 }
 _TABLES: Mapping[str, Sequence[str]] = {
-    EVENTS: ("events", "matches", "slices", "wall", "processors", "driver", "JVM", "largest worker", "files"),
+    EVENTS: (
+        "events",
+        "matches",
+        "slices",
+        "wall",
+        "ingestion",
+        "processors",
+        "driver",
+        "JVM",
+        "largest worker",
+        "files",
+    ),
     DAYS: ("wall", "wall a day", "driver", "largest worker", "files", "metadata"),
     PATTERNS: ("matches", "wall", "plan", "detection", "driver", "largest worker"),
     STREAMS: ("wall", "wall a stream", "driver", "largest worker", "files", "metadata"),
