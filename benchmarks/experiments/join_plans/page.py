@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import mean, median
+from statistics import geometric_mean, mean, median
 from typing import cast
 
 from benchmarks.charts import Axis, Style, bar_chart, line_chart, scatter_chart
@@ -16,7 +16,6 @@ from benchmarks.experiments.findings import (
     Measured,
     Verdict,
     finding,
-    geometric_mean,
     noise_of_runs,
     rank_correlation,
     said_of_noise,
