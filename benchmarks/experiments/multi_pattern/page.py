@@ -222,17 +222,12 @@ def larger_windows(rows: Sequence[Row], noise: float) -> Measured:
 def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11D, in the largest windows."""
     largest = max(values_of(count_rows))
+
+    def gains(rows: Sequence[Row], stream: str) -> list[float]:
+        return [number(row, "gain") for row in rows_of(rows, stream=stream, value=largest, contender=SA_EDGE.name)]
+
     stocks, traffic = (
-        [
-            number(one, "gain") / number(other, "gain")
-            for one, other in zip(
-                *(
-                    rows_of(rows, stream=stream, value=largest, contender=SA_EDGE.name)
-                    for rows in (count_rows, time_rows)
-                ),
-                strict=True,
-            )
-        ]
+        [one / other for one, other in zip(gains(count_rows, stream), gains(time_rows, stream), strict=True)]
         for stream in (STOCKS, TRAFFIC)
     )
     in_traffic = geometric_mean(traffic)
