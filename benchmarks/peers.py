@@ -17,13 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks import flink_patterns
 from benchmarks.engine_processes import Engine, read_events
 from benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
 from benchmarks.measure import Measurement
-from benchmarks.stock_stream import MAX_EVENTS, StockStream
+from benchmarks.stock_stream import MAX_EVENTS, whole_numbers
 from benchmarks.workloads import MANY_WINDOW_MS, STOCK, WORKLOADS, draw_types
 from cep_pipeline.errors import CepError
 
@@ -73,6 +74,15 @@ def run_reference(binary: Path, columns: Path, workload: str, types: Path) -> Me
     return Measurement(result["detect_s"], result["matches"])
 
 
+def write_columns(stream: pa.Table, path: Path) -> None:
+    """Write the column file that the C++ reference reads: n, then ts, type, price, diff, volume."""
+    columns = [np.array([stream.num_rows]), *whole_numbers(stream)]
+    kinds = (np.int64, np.int64, np.int8, np.int32, np.int32, np.int32)
+    with path.open("wb") as file:
+        for column, kind in zip(columns, kinds, strict=True):
+            file.write(np.ascontiguousarray(column, dtype=kind).tobytes())
+
+
 def write_types(path: Path) -> None:
     """Write W6's patterns as the C++ reference reads them: the window, then a line of types for each."""
     lines = [str(MANY_WINDOW_MS), *(" ".join(map(str, types)) for types in draw_types())]
@@ -110,7 +120,7 @@ def _start_reference(workload: str, events: Path) -> Engine:
     if not binary.exists():
         compile_reference(events.parent)
     if not columns.exists():
-        StockStream.of(read_events(events)).write_columns(columns)
+        write_columns(read_events(events), columns)
     write_types(types)
     return partial(run_reference, binary, columns, workload, types)
 
