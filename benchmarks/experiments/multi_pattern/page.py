@@ -509,5 +509,5 @@ def _exchanged_picture(rows: Sequence[Row]) -> Picture:
     ]
     shows = "Candidates against x, the events between two exchanges of types (figure 13)"
     x = Axis("x", "events between two exchanges", log=True)
-    fewer = Axis("fewer", "times fewer candidates than the static plan", log=True)
+    fewer = Axis("fewer", "times fewer candidates than the static plan")
     return Picture("exchanged", shows, f"{shows}.", line_chart(points, x, fewer, "plan", facet="stream"))
