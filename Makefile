@@ -14,7 +14,7 @@ PYTHON ?=
 # Passed on to the command of a target: make run ARGS="--master spark://host:7077"
 ARGS ?=
 
-.PHONY: help setup run test test-all check dist docs bench airflow lock clean
+.PHONY: help setup run test test-all check audit dist docs bench airflow lock clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,13 +30,15 @@ test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and gene
 	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
 
-check: $(SETUP)  ## Check style, format, types, compiled kernels and known vulnerabilities; ends with the figures of the house
+check: $(SETUP)  ## Check style, format, types and compiled kernels; ends with the figures of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python scripts/compiled_kernels.py --check
-	@$(BIN)/python scripts/audit.py
 	@$(BIN)/python scripts/house.py
+
+audit: $(SETUP)  ## Ask PyPI for known vulnerabilities of the locked packages
+	@$(BIN)/python -m pip_audit --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
 
 dist: $(SETUP)  ## Make the wheel and the sdist, and try the wheel in an empty environment of each Python that is here
 	@rm -rf dist build

@@ -24,7 +24,6 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from benchmarks import measure
-    from benchmarks.workload import Request
 
 COLUMNS = (
     SpinnerColumn(),
@@ -34,15 +33,14 @@ COLUMNS = (
     TimeElapsedColumn(),
     TimeRemainingColumn(),
 )
-BENCHMARKS = ("detection", "mechanisms", "ingestion")
+BENCHMARKS = ("detection", "mechanisms")
 """The benchmarks that run by default, in the order of the page."""
-WORKLOAD, SCALE = "workload", "scale"
-"""The benchmarks that run only when they are asked for."""
-WORKLOADS = ("trades", "traffic")
+SCALE = "scale"
+"""The benchmark that runs only when it is asked for."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, WORKLOAD, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, SCALE)))
 @click.option(
     "--events",
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
@@ -60,22 +58,13 @@ WORKLOADS = ("trades", "traffic")
     show_default=True,
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
-@click.option("--master", default="local[4]", show_default=True, help="Spark master of what runs in Spark.")
-@click.option(
-    "--stream",
-    "streams",
-    multiple=True,
-    type=click.Choice(WORKLOADS),
-    help="Of workload: a day of trades or a month of traffic.  [default: both]",
-)
-@click.option(
-    "--patterns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of workload: so many are drawn."
-)
-@click.option("--days", type=click.IntRange(min=1), help="Of workload: the first so many days.  [default: all]")
+@click.option("--master", default="local[4]", show_default=True, help="Of scale: the Spark master.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Of workload and scale: their projects are made in this folder.  [default: var/workload, var/scale]",
+    default=Path("var/scale"),
+    show_default=True,
+    help="Of scale: its projects are made in this folder.",
 )
 @click.option(
     "--share",
@@ -95,10 +84,7 @@ def bench(
     repetitions: int,
     data: Path,
     master: str,
-    streams: tuple[str, ...],
-    patterns: int,
-    days: int | None,
-    folder: Path | None,
+    folder: Path,
     share: float,
     out: Path | None,
 ) -> None:
@@ -107,15 +93,10 @@ def bench(
     \b
       detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
                   beside the peers that are installed, in processes of their own: scalar C++ (where a compiler is),
-                  DuckDB, Spark SQL, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
+                  DuckDB, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
-      ingestion   generated raw days to published events, start-up and imports aside
-      workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
-                  and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
-                  of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
-                  is a project in a folder, on which the other commands work with --config
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
                   on where it was
@@ -127,7 +108,6 @@ def bench(
       cep bench
       cep bench --out docs/benchmarks.md
       cep bench detection --events 5000000 --repetitions 3 --out docs/benchmarks.md
-      cep bench workload --stream traffic --patterns 200 --days 3
       cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
@@ -145,10 +125,8 @@ def bench(
         repetitions=repetitions,
         data=data,
         master=master,
-        workloads=_workloads(names, streams, patterns, days, data),
-        projects=folder or Path("var/workload"),
         scale=share,
-        scale_folder=folder or Path("var/scale"),
+        scale_folder=folder,
     )
     console = Terminal(stderr=True)
     with shown_progress(console, "starting") as progress:
@@ -173,16 +151,3 @@ def shown_progress(console: Terminal, what: str) -> Iterator[measure.Progress]:
             shown.reset(task, total=max(steps, 1), description=what)
 
         yield measure.Progress(begin, lambda: shown.advance(task))
-
-
-def _workloads(
-    names: tuple[str, ...], streams: tuple[str, ...], patterns: int, days: int | None, data: Path
-) -> list[Request]:
-    """Return the requests to the benchmark `workload`; none where it is not asked for."""
-    if WORKLOAD not in names:
-        if streams or days is not None:
-            raise InputError("--stream and --days are for workload: name it")
-        return []
-    from benchmarks.workload import WORKLOADS, Request
-
-    return [Request(WORKLOADS[name], patterns, days=days, data=data) for name in streams or WORKLOADS]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks.engine_processes import Engine, read_events
 from benchmarks.measure import Measurement
-from benchmarks.stock_stream import StockStream
+from benchmarks.stock_stream import whole_numbers
 from cep_pipeline.errors import CepError
 
 FOLDER = "CEP_BENCH_FLINK"
@@ -95,8 +95,8 @@ def _write_words(events: pa.Table, path: Path) -> None:
     """Write the events as the program reads them: their number, then times, types or keys, values and volumes."""
     times = events["timestamp"].cast(pa.int64()).to_numpy() // 1000
     if "ticker" in events.column_names:
-        stream = StockStream.of(events)
-        columns = [times, stream.ticker, stream.diff_cents, stream.volume]
+        _, tickers, _, differences, volumes = whole_numbers(events)
+        columns = [times, tickers, differences, volumes]
     elif "symbol" in events.column_names:
         columns = [times, *(events[name].to_numpy() for name in ("symbol", "price", "volume"))]
     else:

@@ -129,15 +129,13 @@ def mechanism_runner(
     events: pa.Table,
     *,
     counting: bool = False,
-    counters: Counters | None = None,
 ) -> Callable[[], Measurement]:
     """A function that prepares the events and finds all matches of all patterns, in seconds of the processor.
 
     They are found one pattern after another, or together by a mechanism that runs many patterns at once.
 
     Making the plan comes before: it is done once for a plan, not once a day; what a mechanism compiles is kept from its
-    first run on. With `counting` matches are counted without being listed, where the mechanism can. What a run counts
-    is added to `counters`.
+    first run on. With `counting` matches are counted without being listed, where the mechanism can.
     """
     orders = planned_orders(patterns, events, mechanism, SHARING_OF.get(mechanism, "none"))
     first = patterns[0]
@@ -157,9 +155,6 @@ def mechanism_runner(
         start = time.process_time()
         prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
         matches = find(prepared, counted)
-        taken = time.process_time() - start
-        if counters is not None:
-            counters.add(counted)
-        return Measurement(taken, matches)
+        return Measurement(time.process_time() - start, matches)
 
     return run

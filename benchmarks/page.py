@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.command import BENCHMARKS, SCALE, WORKLOAD
+from benchmarks.command import BENCHMARKS, SCALE
 from benchmarks.measure import Progress
 from benchmarks.report import machine
 from benchmarks.streams import TWIN_LOOKS, Streams
 from benchmarks.words import filled
-
-if TYPE_CHECKING:
-    from benchmarks.workload import Request
 
 
 @dataclass(frozen=True)
 class Settings:
     """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, `WORKLOAD` or `SCALE`.
+    - `names`: of `BENCHMARKS`, or `SCALE`.
     - `events`: of the stock stream for the columnar kernel.
     - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
-    - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
     - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of projects.
     """
 
@@ -34,35 +29,19 @@ class Settings:
     data: Path | None = None
     looks: int = TWIN_LOOKS
     master: str = "local[4]"
-    workloads: Sequence[Request] = ()
-    projects: Path = Path("var/workload")
     scale: float = 1.0
     scale_folder: Path = Path("var/scale")
 
 
-@dataclass(frozen=True)
-class _Run:
-    settings: Settings
-    progress: Progress
-    streams: Streams
-    report: Callable[[str], None]
-
-
 def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
     """Measure what is asked for, and write the page."""
-    run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
+    streams = Streams(settings.data, settings.looks)
     measured = {}
-    for name in _SECTIONS:
+    for name, measure in (("detection", _detection), ("mechanisms", _mechanisms), (SCALE, _scale)):
         if name in settings.names:
             report(f"measuring {name}")
-            measured[name] = _SECTIONS[name](run)
-    return filled(
-        "page.jinja",
-        measured=measured,
-        machine=machine(),
-        repetitions=settings.repetitions,
-        master=settings.master,
-    )
+            measured[name] = measure(settings, streams, progress)
+    return filled("page.jinja", measured=measured, machine=machine(), repetitions=settings.repetitions)
 
 
 def with_other_sections(page: str, made: str) -> str:
@@ -74,23 +53,17 @@ def with_other_sections(page: str, made: str) -> str:
     return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
 
 
-def _detection(run: _Run) -> dict[str, str]:
-    from benchmarks.detection import (
-        calls_table,
-        compare_detection,
-        compare_slow_peers,
-        detection_table,
-    )
+def _detection(settings: Settings, streams: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.detection import calls_table, compare_detection, compare_slow_peers, detection_table
     from benchmarks.flink_patterns import version
     from benchmarks.peers import missing_peers
 
-    settings = run.settings
     # The peers that take seconds come last, so that the others find the machine as it was.
-    comparisons = compare_detection(settings.events, settings.repetitions, run.streams, run.progress)
-    slower = compare_slow_peers(settings.events, settings.repetitions, run.streams, run.progress)
+    comparisons = compare_detection(settings.events, settings.repetitions, streams, progress)
+    slower = compare_slow_peers(settings.events, settings.repetitions, streams, progress)
     return {
         "missing": missing_peers(),
-        "traffic": run.streams.traffic.description,
+        "traffic": streams.traffic.description,
         "kernel": detection_table(comparisons),
         "slower": detection_table(slower) if slower else "",
         "flink": version() or "",
@@ -98,39 +71,15 @@ def _detection(run: _Run) -> dict[str, str]:
     }
 
 
-def _mechanisms(run: _Run) -> dict[str, str]:
+def _mechanisms(settings: Settings, streams: Streams, progress: Progress) -> dict[str, str]:
     from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
 
-    measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress)
-    return {"traffic": run.streams.traffic.description, "table": mechanisms_table(measured)}
+    measured = measure_mechanisms(settings.repetitions, streams, progress)
+    return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
 
 
-def _ingestion(run: _Run) -> str:
-    from benchmarks.ingestion import ingestion_table, measure_ingestion
+def _scale(settings: Settings, _: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.scale import measure_scale, scale_text, sizes_of
 
-    return ingestion_table(measure_ingestion(run.settings.master, run.settings.repetitions, run.progress))
-
-
-def _workload(run: _Run) -> dict[str, str]:
-    from benchmarks.workload import workload_tables
-
-    settings = run.settings
-    return workload_tables(settings.workloads, settings.projects, settings.master, run.progress, run.report)
-
-
-def _scale(run: _Run) -> str:
-    from benchmarks.scale import measure_scale, sizes_of
-    from benchmarks.scale_page import scale_text
-
-    settings = run.settings
-    measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, run.progress)
-    return scale_text(measured, settings.master)
-
-
-_SECTIONS: Mapping[str, Callable[[_Run], object]] = {
-    "detection": _detection,
-    "mechanisms": _mechanisms,
-    "ingestion": _ingestion,
-    WORKLOAD: _workload,
-    SCALE: _scale,
-}
+    measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, progress)
+    return {"text": scale_text(measured, settings.master)}

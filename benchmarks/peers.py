@@ -6,10 +6,8 @@ All count, or enumerate, all matches of a workload; the count is compared with o
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,16 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks import flink_patterns
 from benchmarks.engine_processes import Engine, read_events
 from benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
 from benchmarks.measure import Measurement
-from benchmarks.processes import processor_s, told_here
-from benchmarks.stock_stream import MAX_EVENTS, StockStream
+from benchmarks.stock_stream import MAX_EVENTS, whole_numbers
 from benchmarks.workloads import MANY_WINDOW_MS, STOCK, WORKLOADS, draw_types
 from cep_pipeline.errors import CepError
 
@@ -78,6 +74,15 @@ def run_reference(binary: Path, columns: Path, workload: str, types: Path) -> Me
     return Measurement(result["detect_s"], result["matches"])
 
 
+def write_columns(stream: pa.Table, path: Path) -> None:
+    """Write the column file that the C++ reference reads: n, then ts, type, price, diff, volume."""
+    columns = [np.array([stream.num_rows]), *whole_numbers(stream)]
+    kinds = (np.int64, np.int64, np.int8, np.int32, np.int32, np.int32)
+    with path.open("wb") as file:
+        for column, kind in zip(columns, kinds, strict=True):
+            file.write(np.ascontiguousarray(column, dtype=kind).tobytes())
+
+
 def write_types(path: Path) -> None:
     """Write W6's patterns as the C++ reference reads them: the window, then a line of types for each."""
     lines = [str(MANY_WINDOW_MS), *(" ".join(map(str, types)) for types in draw_types())]
@@ -115,7 +120,7 @@ def _start_reference(workload: str, events: Path) -> Engine:
     if not binary.exists():
         compile_reference(events.parent)
     if not columns.exists():
-        StockStream.of(read_events(events)).write_columns(columns)
+        write_columns(read_events(events), columns)
     write_types(types)
     return partial(run_reference, binary, columns, workload, types)
 
@@ -134,65 +139,9 @@ def _duckdb_missing() -> str | None:
     return None if find_spec("duckdb") else "needs duckdb"
 
 
-_SPARK_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "4g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "1",
-}
-
-
-def _spark_missing() -> str | None:
-    return None if find_spec("pyspark") and find_spec("sqlglot") else "needs pyspark, sqlglot and Java"
-
-
-def _start_spark(workload: str, events: Path) -> Engine:
-    """Start a session with the events in a cached table, before anything is timed.
-
-    A run is measured in seconds of the processor of the JVM, with all its threads; on the wall where the system does
-    not tell them.
-    """
-    import sqlglot
-
-    from cep_pipeline.spark import session
-
-    os.environ.update(session.java_environment())
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    from pyspark.sql import SparkSession
-
-    log = Path(session.__file__).with_name("log4j2.properties").as_uri()
-    settings = {**_SPARK_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}"}
-    builder = SparkSession.builder.master("local[1]").appName("cep bench").config(map=settings)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    table = read_events(events)
-    columns = {
-        "ts": StockStream.of(table).timestamp_ms,
-        "ticker": table["ticker"].cast(pa.string()),
-        "diff": table["diff"],
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        pq.write_table(pa.table(columns), f"{folder}/events.parquet")
-        spark.read.parquet(f"{folder}/events.parquet").createOrReplaceTempView("events")
-        spark.sql("CACHE TABLE s AS SELECT * FROM events")
-    queries = [sqlglot.transpile(query, read="duckdb", write="spark")[0] for query in DUCKDB_QUERIES[workload]]
-
-    def used_s() -> float:
-        return sum(map(processor_s, psutil.Process().children(recursive=True))) if told_here() else time.perf_counter()
-
-    def run() -> Measurement:
-        began = used_s()
-        matches = sum(int(spark.sql(query).collect()[0][0]) for query in queries)
-        return Measurement(used_s() - began, matches)
-
-    return run
-
-
 _STOCK = dict.fromkeys((name for name, workload in WORKLOADS.items() if workload.stream == STOCK), MAX_EVENTS)
 CPP, DUCKDB = "C++ scalar", "DuckDB, bucketed join"
-SPARK, FLINK = "Spark SQL, bucketed join", "Flink CEP"
+FLINK = "Flink CEP"
 PEERS = (
     Peer(CPP, _STOCK, _start_reference, _reference_missing),
     Peer(
@@ -201,7 +150,6 @@ PEERS = (
         _start_duckdb,
         _duckdb_missing,
     ),
-    Peer(SPARK, dict.fromkeys(("W1", "W2", "W3", "W4"), 1_000_000), _start_spark, _spark_missing),
     Peer(FLINK, flink_patterns.LONGEST, flink_patterns.start, flink_patterns.missing),
 )
 """The peers, in the order of the tables."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -42,16 +42,13 @@ def processor_s(process: psutil.Process) -> float:
 class Watched:
     """A process that is watched with all that it started, from entering the context to leaving it.
 
-    `peak_kb` is the most memory that all held at once, where shared memory is divided by its users, and `processes` how
-    many they were then; 0 where the system does not tell. `used_s` has of each process the seconds of the processor at
-    the last look. `largest_kb` is the most memory that one process held: `driver`, the first of them; `jvm`; `worker`,
-    each other process of Python. Linux alone tells. What is used between the last look at a process and its end is
-    missing: half a second at most.
+    `used_s` has of each process the seconds of the processor at the last look. `largest_kb` is the most memory that one
+    process held, where shared memory is divided by its users: `driver`, the first of them; `jvm`; `worker`, each other
+    process of Python. Linux alone tells. What is used between the last look at a process and its end is missing: half a
+    second at most.
     """
 
     pid: int
-    peak_kb: int = 0
-    processes: int = 0
     used_s: dict[int, float] = field(default_factory=dict)
     largest_kb: dict[str, int] = field(default_factory=dict)
     _done: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -68,16 +65,12 @@ class Watched:
         with suppress(psutil.Error):
             first = psutil.Process(self.pid)
             family = [first, *first.children(recursive=True)]
-        now_kb = 0
         for process in family:
             self.used_s[process.pid] = max(self.used_s.get(process.pid, 0.0), processor_s(process))
             with suppress(psutil.Error):
                 kb = process.memory_full_info().pss // 1024
                 kind = "driver" if process is family[0] else "jvm" if process.name() == "java" else "worker"
                 self.largest_kb[kind] = max(self.largest_kb.get(kind, 0), kb)
-                now_kb += kb
-        if now_kb > self.peak_kb:
-            self.peak_kb, self.processes = now_kb, len(family)
 
     def __enter__(self) -> Self:
         if told_here():
@@ -96,27 +89,23 @@ class Watched:
             self.look()
 
 
-def run_watched(configuration: Path, days: Sequence[date], keep: Callable[[Watched, float, bool], None]) -> None:
+def run_watched(configuration: Path, days: Sequence[date]) -> tuple[Watched, float]:
     """Do a job for each stream of a `pipeline.yaml` in a fresh process, and watch it with all that it starts.
 
-    The job takes days from raw files to matches. `keep` is told what it took, also
-    where it failed: the watched processes, seconds on the wall, and True if it came to its end. A job that fails is a
-    CepError; what it has published stays.
+    The job takes days from raw files to matches. Returned are the watched processes, and the seconds on the wall. A job
+    that fails is a CepError; what it has published stays.
     """
-    begin, ended = time.perf_counter(), False
+    begin = time.perf_counter()
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        watched = Watched(process.submit(os.getpid).result())
         try:
-            with watched:
+            with Watched(process.submit(os.getpid).result()) as watched:
                 process.submit(do_job, configuration, days).result()
-            ended = True
         except BrokenProcessPool as error:
             raise CepError(
                 f"{configuration.parent}: the job ended without a word; the same command goes on with the days that "
                 "are left"
             ) from error
-        finally:
-            keep(watched, time.perf_counter() - begin, ended)
+        return watched, time.perf_counter() - begin
 
 
 def do_job(configuration: Path, days: Sequence[date]) -> None:

@@ -7,10 +7,12 @@ The result of a size is kept when it is measured, so that a run that was stopped
 from __future__ import annotations
 
 import json
+import random
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.drawn_patterns import Drawing, Rare, draw_statements
 from benchmarks.measure import Progress
-from benchmarks.processes import Watched, run_watched
-from cep_pipeline.events.event_files import load_events
-from cep_pipeline.events.schema import StreamSchema
+from benchmarks.processes import run_watched
+from benchmarks.report import markdown_table
+from benchmarks.words import filled
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.pipeline.configuration import Configuration
 
 EVENTS, DAYS, PATTERNS, STREAMS = "events", "days", "patterns", "streams"
@@ -64,7 +66,13 @@ PATTERN SEQ("S0" a, "S1" b)
 WHERE a.diff > 0.5 AND b.diff > 0.5
 WITHIN 1 second;
 """
-_DRAWING = Drawing(("diff", "price", "size"), (Rare("size", ">", 0.01), Rare("diff", ">", 0.01)), (3, 4, 5), 1)
+_STOCKS = tuple(f"S{number}" for number in range(8))
+_PAIRS = 100
+"""Number of the pairs of stocks with which drawn patterns begin: that is what they share."""
+_RARE = ("size > 990", "diff > 1.64")
+"""Conditions that one event of a hundred fulfils."""
+_SPECIAL = 0.2
+"""Share of drawn patterns with NOT or KL."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +160,9 @@ def _measure(folder: Path, axis: str, before: int, size: int, master: str, progr
     for day in days:
         write_day(place / "raw" / f"{day}.parquet", day, events)
         progress.advance()
-    configuration = _write_project(place, streams, days[0], size if axis == PATTERNS else None, master)
-    taken: list[tuple[Watched, float]] = []
+    configuration = _write_project(place, streams, size if axis == PATTERNS else None, master)
     progress.begin(f"{axis} {size:,}", 0)
-    run_watched(configuration, days, lambda watched, seconds, _: taken.append((watched, seconds)))
-    ((watched, seconds),) = taken
+    watched, seconds = run_watched(configuration, days)
     found = _result(configuration, days)
     measured = Measured(
         axis=axis,
@@ -206,15 +212,41 @@ def write_day(path: Path, day: date, events: int) -> None:
     part.replace(path)
 
 
-def _write_project(place: Path, streams: Sequence[str], day: date, patterns: int | None, master: str) -> Path:
+def draw_patterns(number: int) -> str:
+    """The text of a file of so many patterns over a day, no two alike; the first ones are the same for any number.
+
+    They are as MCEP [0129] has them: a SEQ or an AND, about half of its events compared by pairs, a fifth with NOT or
+    KL. Each event is to be a rare one, so that matches, which no plan saves, are few.
+    """
+    draw = random.Random(1)
+    pairs = [draw.sample(_STOCKS, 2) for _ in range(_PAIRS)]
+    drawn: dict[str, None] = {}
+    while len(drawn) < number:
+        names, first = "abcde"[: draw.choice((3, 4, 5))], draw.choice(pairs)
+        stocks = [*first, *draw.sample([stock for stock in _STOCKS if stock not in first], len(names) - 2)]
+        special = draw.choice(("NOT", "KL")) if draw.random() < _SPECIAL else ""
+        place = draw.randrange(1, len(names) - 1) if special else -1
+        operator = "SEQ" if special == "NOT" or draw.random() < 0.6 else "AND"
+        operands = [f'"{stock}" {name}' for stock, name in zip(stocks, names, strict=True)]
+        events = list(names)
+        if special:
+            operands[place] = f"{special}({operands[place]})"
+            events[place] += "[i]" if special == "KL" else ""
+        bound = [name for at, name in enumerate(names) if at != place]
+        conditions = []
+        for one, other in draw.sample([*combinations(bound, 2)], len(names) // 2):
+            attribute = draw.choice(("diff", "price", "size"))
+            conditions.append(f"{one}.{attribute} {draw.choice('<>')} {other}.{attribute}")
+        conditions += [f"{event}.{draw.choice(_RARE)}" for event in events]
+        drawn[f"PATTERN {operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)} WITHIN 1 second"] = None
+    return ";\n".join(f"NAME p{at:04d} {pattern}" for at, pattern in enumerate(drawn)) + "\n"
+
+
+def _write_project(place: Path, streams: Sequence[str], patterns: int | None, master: str) -> Path:
     """Write schemas, patterns and `pipeline.yaml`; patterns are drawn where there are to be so many."""
     for stream in streams:
         (place / f"{stream}.yaml").write_text(_SCHEMA.format(stream=stream), encoding="utf-8")
-    text = _PATTERNS
-    if patterns is not None:
-        schema = StreamSchema.load(place / f"{streams[0]}.yaml")
-        events = load_events(schema, [place / "raw" / f"{day}.parquet"]).events
-        text = draw_statements(_DRAWING, schema.type_attribute, events, patterns, seed=1)
+    text = _PATTERNS if patterns is None else draw_patterns(patterns)
     (place / "patterns.sase").write_text(text, encoding="utf-8")
     sets = {"market": {"file": "patterns.sase"}}
     content = {
@@ -251,3 +283,84 @@ def _result(configuration: Path, days: Sequence[date]) -> dict[str, Any]:
         "files": len(files),
         "metadata_bytes": sum(path.stat().st_size for path in files if path.parent.name == "metadata"),
     }
+
+
+_COLUMNS: Mapping[str, Callable[[Measured], str]] = {
+    "events": lambda one: f"{one.events:,}",
+    "matches": lambda one: f"{one.matches:,}",
+    "slices": lambda one: f"{one.slices:,}",
+    "wall": lambda one: _time(one.seconds),
+    "wall a day": lambda one: format_seconds(one.seconds / one.days),
+    "wall a stream": lambda one: format_seconds(one.seconds / one.streams),
+    "processors": lambda one: _time(one.processor_s),
+    "ingestion": lambda one: format_seconds(one.steps_s.get("ingest", 0.0) + one.steps_s.get("preprocess", 0.0)),
+    "plan": lambda one: format_seconds(one.steps_s.get("plan", 0.0)),
+    "detection": lambda one: format_seconds(one.steps_s.get("detect market", 0.0)),
+    "driver": lambda one: _bytes(one.driver_kb * 1000),
+    "JVM": lambda one: _bytes(one.jvm_kb * 1000),
+    "largest worker": lambda one: _bytes(one.worker_kb * 1000),
+    "files": lambda one: f"{one.files:,}",
+    "metadata": lambda one: _bytes(one.metadata_bytes),
+}
+_TABLES: Mapping[str, Sequence[str]] = {
+    EVENTS: (
+        "events",
+        "matches",
+        "slices",
+        "wall",
+        "ingestion",
+        "processors",
+        "driver",
+        "JVM",
+        "largest worker",
+        "files",
+    ),
+    DAYS: ("wall", "wall a day", "driver", "largest worker", "files", "metadata"),
+    PATTERNS: ("matches", "wall", "plan", "detection", "driver", "largest worker"),
+    STREAMS: ("wall", "wall a stream", "driver", "largest worker", "files", "metadata"),
+}
+
+
+def scale_text(measured: Sequence[Measured], master: str) -> str:
+    """Return what a page says."""
+    tables = {}
+    for axis, columns in _TABLES.items():
+        head = ("days so far" if axis == DAYS else axis, *(name for name in columns if name != axis))
+        rows = [one for one in measured if one.axis == axis]
+        tables[axis] = markdown_table(
+            head, [[f"{one.size:,}", *(_COLUMNS[name](one) for name in head[1:])] for one in rows]
+        )
+    return filled(
+        "scale.jinja",
+        master=master,
+        small_day=SMALL_DAY,
+        middle_day=MIDDLE_DAY,
+        **tables,
+    )
+
+
+def _time(seconds: float) -> str:
+    """Say a time in the unit that reads well.
+
+    Examples
+    --------
+    >>> _time(12.3), _time(1590.1), _time(90_000)
+    ('12.3 s', '26.5 min', '25.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6_000 else f"{seconds / 3600:,.1f} h"
+
+
+def _bytes(number: float) -> str:
+    """Say a size in the unit that reads well.
+
+    Examples
+    --------
+    >>> _bytes(1_234), _bytes(2_500_000), _bytes(3e13)
+    ('1.2 kB', '2.5 MB', '30.0 TB')
+    """
+    for unit, letter in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if number >= unit:
+            return f"{number / unit:,.1f} {letter}"
+    return f"{number / 1e3:.1f} kB"

@@ -6,9 +6,6 @@ shorter streams are prefixes of longer ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,79 +15,12 @@ SEED = 42
 MAX_EVENTS = 5_000_000
 
 
-@dataclass(frozen=True)
-class StockStream:
-    """Columns of the stream, each of shape (events,).
+def generate_stock_stream(events: int) -> pa.Table:
+    """The first `events` (at most 5,000,000) events of the stream; the ticker is a dictionary column, as from Parquet.
 
-    `timestamp_ms` is strictly increasing, `ticker` an index into `TICKERS`; `price_cents` walks at random and
-    `diff_cents` is its difference to the previous price of the same ticker, 0 for the first.
+    Times increase strictly; `price` walks at random, and `diff` is its difference to the one before of its ticker, 0
+    for the first.
     """
-
-    timestamp_ms: npt.NDArray[np.int64]
-    ticker: npt.NDArray[np.int8]
-    price_cents: npt.NDArray[np.int64]
-    diff_cents: npt.NDArray[np.int64]
-    volume: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, table: pa.Table) -> StockStream:
-        """The columns of an events table of the stream."""
-
-        def cents(name: str) -> npt.NDArray[np.int64]:
-            found: npt.NDArray[np.int64] = np.rint(table[name].to_numpy() * 100).astype(np.int64)
-            return found
-
-        return cls(
-            table["timestamp"].cast(pa.int64()).to_numpy() // 1000,
-            table["ticker"].combine_chunks().indices.to_numpy().astype(np.int8),
-            cents("price"),
-            cents("diff"),
-            table["volume"].to_numpy().astype(np.int32),
-        )
-
-    def __len__(self) -> int:
-        return len(self.timestamp_ms)
-
-    def prefix(self, events: int) -> StockStream:
-        """The first `events` events."""
-        return StockStream(
-            self.timestamp_ms[:events],
-            self.ticker[:events],
-            self.price_cents[:events],
-            self.diff_cents[:events],
-            self.volume[:events],
-        )
-
-    def table(self) -> pa.Table:
-        """The stream as an events table; the ticker is a dictionary column, as it is read from Parquet."""
-        ticker = pa.DictionaryArray.from_arrays(pa.array(self.ticker.astype(np.int32)), pa.array(TICKERS))
-        return pa.table(
-            {
-                "timestamp": pa.array(self.timestamp_ms * 1000).cast(pa.timestamp("us", tz="UTC")),
-                "seq": pa.array(np.arange(len(self), dtype=np.int64)),
-                "ticker": ticker,
-                "price": pa.array(self.price_cents / 100.0),
-                "diff": pa.array(self.diff_cents / 100.0),
-                "volume": pa.array(self.volume.astype(np.int64)),
-            }
-        )
-
-    def write_columns(self, path: Path) -> None:
-        """Write the column file that the C++ reference reads: n, then ts, type, price, diff, volume."""
-        with path.open("wb") as file:
-            for column, dtype in (
-                (np.array([len(self)]), np.int64),
-                (self.timestamp_ms, np.int64),
-                (self.ticker, np.int8),
-                (self.price_cents, np.int32),
-                (self.diff_cents, np.int32),
-                (self.volume, np.int32),
-            ):
-                file.write(np.ascontiguousarray(column, dtype=dtype).tobytes())
-
-
-def generate_stock_stream(events: int) -> StockStream:
-    """Make the first `events` (at most 5,000,000) events of the stream."""
     if not 0 < events <= MAX_EVENTS:
         raise ValueError(f"the benchmark stream has 1 to {MAX_EVENTS:,} events, not {events:,}")
     rng = np.random.default_rng(SEED)
@@ -111,4 +41,20 @@ def generate_stock_stream(events: int) -> StockStream:
         walk[0] = 0
         price[rows] = np.maximum(first_price[code] + np.cumsum(walk), 100)
         diff[rows[1:]] = np.diff(price[rows])
-    return StockStream(timestamp_ms, ticker, price, diff, volume).prefix(events)
+    tickers_of = pa.DictionaryArray.from_arrays(pa.array(ticker.astype(np.int32)), pa.array(TICKERS))
+    stream = {
+        "timestamp": pa.array(timestamp_ms * 1000).cast(pa.timestamp("us", tz="UTC")),
+        "seq": pa.array(position),
+        "ticker": tickers_of,
+        "price": pa.array(price / 100.0),
+        "diff": pa.array(diff / 100.0),
+        "volume": pa.array(volume.astype(np.int64)),
+    }
+    return pa.table(stream).slice(0, events)
+
+
+def whole_numbers(stream: pa.Table) -> tuple[npt.NDArray[np.int64], ...]:
+    """The columns as other programs read them: milliseconds, places in `TICKERS`, price and diff in cents, volume."""
+    cents = (np.rint(stream[name].to_numpy() * 100).astype(np.int64) for name in ("price", "diff"))
+    codes = stream["ticker"].combine_chunks().indices.to_numpy().astype(np.int64)
+    return stream["timestamp"].cast(pa.int64()).to_numpy() // 1000, codes, *cents, stream["volume"].to_numpy()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.sase_stream import generate_sase_stream
-from benchmarks.stock_stream import MAX_EVENTS, StockStream, generate_stock_stream
+from benchmarks.stock_stream import MAX_EVENTS, generate_stock_stream
 from benchmarks.traffic_stream import Traffic, traffic_stream
 from benchmarks.workloads import SASE, STOCK
 
@@ -25,7 +25,7 @@ class Streams:
 
     data: Path | None = None
     looks: int = TWIN_LOOKS
-    _stock: StockStream | None = field(default=None, repr=False)
+    _stock: pa.Table | None = field(default=None, repr=False)
     _traffic: Traffic | None = field(default=None, repr=False)
     _sase: dict[int, pa.Table] = field(default_factory=dict, repr=False)
 
@@ -36,16 +36,12 @@ class Streams:
             self._traffic = traffic_stream(self.data, self.looks)
         return self._traffic
 
-    def stock(self, events: int) -> StockStream:
-        """The first events of the stock stream."""
-        if self._stock is None:
-            self._stock = generate_stock_stream(MAX_EVENTS)
-        return self._stock.prefix(events)
-
     def table(self, stream: str, events: int) -> pa.Table:
         """A stream of so many events, as a table; of the readings there may be fewer."""
         if stream == STOCK:
-            return self.stock(events).table()
+            if self._stock is None:
+                self._stock = generate_stock_stream(MAX_EVENTS)
+            return self._stock.slice(0, events)
         if stream == SASE:
             if events not in self._sase:
                 self._sase[events] = generate_sase_stream(events)

@@ -12,7 +12,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
 from airflow.sdk import DeadlineAlert, DeadlineReference, SyncCallback
 from airflow.sdk.module_loading import import_string
 
@@ -49,9 +48,6 @@ def tell(config: Path, sentence: str, context: Mapping[str, Any]) -> None:
 
 def deadline(config: Path, stream: str) -> DeadlineAlert | None:
     """The deadline of the runs of a stream's days, by `alerts:` of pipeline.yaml; None where it sets none."""
-    asked = (yaml.safe_load(config.read_text()) or {}).get("alerts") or {}
-    if not asked.get("late_hours") or not asked.get("notifier"):
-        return None
     from cep_pipeline.pipeline.configuration import Configuration
 
     alerts = Configuration.load(config).settings.alerts

@@ -19,7 +19,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from cep_signals import tell
 
 from cep_pipeline.errors import NOT_RETRIED, CepError, InputError, LimitExceeded
-from cep_pipeline.guarded import read_yaml, values_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.tasks import StreamTask
@@ -81,33 +80,22 @@ class ConfiguredStream:
 
 
 def configured_streams() -> list[ConfiguredStream]:
-    """The streams of `pipeline.yaml`, read without what a check of all settings would import."""
-    path = configuration_path()
-    try:
-        document = _read(path)
-        submits = (document.get("spark") or {}).get("airflow") == "submit"
-        streams = document["streams"]
-        return [_configured(path.parent, name, settings, submits) for name, settings in streams.items()]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        from cep_pipeline.pipeline.configuration import Configuration
+    """The streams of `pipeline.yaml`."""
+    from cep_pipeline.pipeline.configuration import Configuration
 
-        configuration = Configuration.load(path)
-        for name in configuration.stream_names():
-            configuration.stream(name)
-        raise
-
-
-def _read(path: Path) -> Any:
-    return values_of(path, "document", read_yaml(path, "document"))
-
-
-def _configured(folder: Path, name: str, settings: Mapping[str, Any], submits: bool) -> ConfiguredStream:
-    schema = _read(folder / settings["schema"])
-    timezone = schema.get("timezone", "UTC")
-    ZoneInfo(timezone)
-    pattern_sets = settings.get("pattern_sets") or {}
-    hours = float(settings.get("wait_hours", 0)), float(settings.get("task_timeout_hours", TASK_TIMEOUT_HOURS))
-    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours, submits)
+    configuration = Configuration.load(configuration_path())
+    submits = configuration.settings.spark.airflow == "submit"
+    return [
+        ConfiguredStream(
+            name,
+            configuration.stream_schema(name).timezone,
+            tuple(settings.pattern_sets),
+            settings.wait_hours,
+            settings.task_timeout_hours,
+            submits,
+        )
+        for name, settings in configuration.settings.streams.items()
+    ]
 
 
 def configuration_path() -> Path:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -52,14 +53,19 @@ class SparkPageLink(BaseOperatorLink):
         return str(getattr(operator, "spark_page", ""))
 
 
-class _Step:
+class _Step(BaseOperator):
     """What the operators of all steps have in common: the day, what is handed on, and waiting for the days before."""
 
-    step: str
-    stream: str
-    timezone: str
-    handed: Any
-    pattern_set: Mapping[str, Any] | None
+    def __init__(
+        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
+    ) -> None:
+        self.step, self.stream, self.timezone = step, stream, timezone
+        self.handed, self.pattern_set = handed, pattern_set
+        super().__init__(**{"task_id": step, **self.arguments(), **kwargs})
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the operator of Airflow, where the DAG does not name others."""
+        return {}
 
     def task(self, context: Mapping[str, Any]) -> Any:
         """The task of the pipeline that the run asks for."""
@@ -103,7 +109,7 @@ class _Step:
 
     def resume(self, context: Mapping[str, Any], event: Any = None) -> Any:
         """Go on where a day before has come far enough, or has failed."""
-        return self.execute(context)  # type: ignore[attr-defined]
+        return self.execute(context)
 
     def do(self, context: Mapping[str, Any], spark: Any = None) -> Any:
         """Do the step, and tell of it."""
@@ -172,18 +178,11 @@ def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterable[tu
             yield (*above, name), value
 
 
-class CepOperator(_Step, BaseOperator):
+class CepOperator(_Step):
     """A step of a day that needs no Spark: validation, planning, publishing."""
 
     template_fields: Sequence[str] = ("handed", "pattern_set")
     ui_color = "#e8f1e4"
-
-    def __init__(
-        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
-    ) -> None:
-        self.step, self.stream, self.timezone = step, stream, timezone
-        self.handed, self.pattern_set = handed, pattern_set
-        super().__init__(task_id=kwargs.pop("task_id", step), **kwargs)
 
     def execute(self, context: Any) -> Any:
         """Do the step."""
@@ -197,20 +196,14 @@ class CepSparkOperator(_Step, PySparkOperator):
     operator_extra_links = (SparkPageLink(),)
     ui_color = "#fbe3d0"
 
-    def __init__(
-        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
-    ) -> None:
-        self.step, self.stream, self.timezone = step, stream, timezone
-        self.handed, self.pattern_set = handed, pattern_set
-        self._spark: Any = None
-        self._instance = ""
-        self._properties: Mapping[str, str] = {}
-        self.spark_page = ""
-        kwargs.setdefault("pool", POOL)
-        kwargs.setdefault("show_return_value_in_logs", False)
-        super().__init__(
-            task_id=kwargs.pop("task_id", step), python_callable=_with_spark, conn_id=SPARK_CONNECTION, **kwargs
-        )
+    _spark: Any = None
+    _instance = ""
+    _properties: Mapping[str, str] = MappingProxyType({})
+    spark_page = ""
+
+    def arguments(self) -> dict[str, Any]:
+        own = {"python_callable": _with_spark, "show_return_value_in_logs": False}
+        return {"conn_id": SPARK_CONNECTION, "pool": POOL, **own}
 
     def execute(self, context: Any) -> Any:
         """Find Spark, where the step needs it, and do the step on it."""
@@ -284,19 +277,10 @@ class CepSparkSubmitOperator(_Step, SparkSubmitOperator):
     template_fields: Sequence[str] = ("handed", "pattern_set", *SparkSubmitOperator.template_fields)
     ui_color = CepSparkOperator.ui_color
 
-    def __init__(
-        self, *, step: str, stream: str, timezone: str, handed: Any = (), pattern_set: Any = None, **kwargs: Any
-    ) -> None:
-        self.step, self.stream, self.timezone = step, stream, timezone
-        self.handed, self.pattern_set = handed, pattern_set
-        kwargs.setdefault("pool", POOL)
-        super().__init__(
-            task_id=kwargs.pop("task_id", step),
-            application=str(PROJECT / "spark_jobs" / f"{step}.py"),
-            conn_id=SPARK_CONNECTION,
-            name=f"cep_{stream}_{step}",
-            **kwargs,
-        )
+    def arguments(self) -> dict[str, Any]:
+        program = str(PROJECT / "spark_jobs" / f"{self.step}.py")
+        name = f"cep_{self.stream}_{self.step}"
+        return {"conn_id": SPARK_CONNECTION, "pool": POOL, "application": program, "name": name}
 
     def execute(self, context: Any) -> Any:
         """Submit the program, and take what it has written."""

@@ -18,17 +18,17 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+import httpx
 import psutil
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.spark.session import DAEMON, java_environment, quick_start
 
@@ -57,30 +57,8 @@ SPARK_JOBS = 4
 USER = "admin"
 READY_AFTER_S = 240.0
 STOPPED_AFTER_S = 20.0
-WRONG_INPUT = 2
 DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 """The setting of the address, and the beginning of those that tell another way to it, `…_CMD` and `…_SECRET`."""
-OF_COMPONENTS = tuple(
-    f"AIRFLOW__{name}"
-    for name in (
-        "API__",
-        "CORE__EXECUT",
-        "CORE__MP_",
-        "CORE__SIMPLE_AUTH",
-        "DAG_PROCESSOR__",
-        "LOGGING__",
-        "SCHEDULER__",
-    )
-)
-"""Beginnings of the settings that commands can do without: they only need the database, the DAGs and the keys."""
-
-
-class StartError(Exception):
-    """Airflow cannot be started; the message says why, and what to do."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 @dataclass
@@ -90,13 +68,14 @@ class LocalAirflow:
     All that it writes is in the folder `home`; the ports are on the loopback interface. The master is that of the Spark
     Connect server which the connection `spark_default` names: local[N] or spark://HOST:PORT. As a context manager it is
     entered when Airflow answers and has read the DAGs, and left when no process is alive.
+
+    Airflow makes its own keys and the password when it first starts; they are in the folder, which is the user's only.
     """
 
     home: Path
     port: int
     configuration: Path = CHECKOUT / "pipeline.yaml"
     spark_master: str = "local[*]"
-    history: bool = True
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=lambda: {name: _free_port() for name in (CONNECT, "ui", HISTORY)})
 
@@ -105,17 +84,13 @@ class LocalAirflow:
         return f"http://{HOST}:{self.port}"
 
     @property
-    def passwords(self) -> Path:
-        return self.home / "passwords.json"
-
-    @property
     def environment_file(self) -> Path:
         """A shell that reads it (`. var/airflow/env`) gives its `airflow` commands to this Airflow."""
         return self.home / "env"
 
     @property
     def password(self) -> str:
-        return str(json.loads(self.passwords.read_text())[USER])
+        return str(json.loads((self.home / "simple_auth_manager_passwords.json.generated").read_text())[USER])
 
     @property
     def spark_pages(self) -> str:
@@ -128,10 +103,11 @@ class LocalAirflow:
         return f"http://{HOST}:{self.ports[HISTORY]}"
 
     def __enter__(self) -> Self:
-        with ExitStack() as on_failure:
-            on_failure.callback(self.stop)
+        try:
             self.start()
-            on_failure.pop_all()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -140,7 +116,6 @@ class LocalAirflow:
     def environment(self) -> dict[str, str]:
         """The environment that every Airflow command needs; it has to be there before Airflow is imported."""
         bin_folder = Path(sys.executable).parent
-        keys = self._keys()
         return {
             **os.environ,
             **java_environment(),
@@ -155,22 +130,15 @@ class LocalAirflow:
             "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__SCHEDULER__MP_START_METHOD": "forkserver",
             "AIRFLOW__CORE__MP_FORKSERVER_PRELOAD": ",".join(PRELOADED),
             # A supervisor that misses the end of its task's process sleeps so long, and keeps its slot.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.address}/execution/",
-            "AIRFLOW__CORE__FERNET_KEY": keys["fernet"],
             "AIRFLOW__API__HOST": HOST,
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": self.address,
-            "AIRFLOW__API__WORKERS": "1",
-            "AIRFLOW__API__SECRET_KEY": keys["session"],
-            "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt"],
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "60",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(self._spark_connection()),
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
@@ -189,12 +157,12 @@ class LocalAirflow:
         }
 
     def write_environment_file(self) -> None:
-        """Write the settings that `airflow` commands need, readable by the user only: keys are among them."""
+        """Write the settings that `airflow` commands need, readable by the user only: a token is among them."""
         ours = ("AIRFLOW_", "CEP_")
         settings = {
             name: value
             for name, value in self.environment().items()
-            if (name.startswith(ours) or os.environ.get(name) != value) and not name.startswith(OF_COMPONENTS)
+            if name.startswith(ours) or os.environ.get(name) != value
         }
         bin_folder = settings.pop("PATH").partition(os.pathsep)[0]
         lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
@@ -253,7 +221,7 @@ class LocalAirflow:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": HOST,
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._keys()["spark"],
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token(),
             "SPARK_DAEMON_MEMORY": "512m",
             "SPARK_HISTORY_OPTS": options,
         }
@@ -263,39 +231,30 @@ class LocalAirflow:
             told = "The master of the programs that `spark-submit` runs."
             return {"conn_type": "spark", "host": self.spark_master, "description": told}
         # With a token PySpark asks any host but localhost for TLS.
-        place = {"host": "localhost", "port": self.ports[CONNECT], "password": self._keys()["spark"]}
+        place = {"host": "localhost", "port": self.ports[CONNECT], "password": self._token()}
         return {"conn_type": "spark_connect", **place, "description": "The Spark Connect server of make airflow."}
 
-    def _show_spark(self) -> None:
-        """Make the pool of the tasks that work on Spark, and show the connection on Airflow's own pages.
+    def _token(self) -> str:
+        """The secret of the Connect server, made once and readable by its user only."""
+        path = self.home / "spark_token"
+        if not path.exists():
+            _write_private(path, secrets.token_hex(32))
+        return path.read_text(encoding="utf-8")
 
-        The tasks take the connection from their environment, which has it before the pages answer.
-        """
-        connection = {"connection_id": "spark_default", **self._spark_connection()}
+    def _make_pool(self) -> None:
+        """Make the pool of the tasks that work on Spark; one that is there stays as it is."""
         pool = {
             "name": "cep_spark",
             "slots": SPARK_JOBS,
             "description": "Spark jobs at a time",
             "include_deferred": False,
         }
-        for place, key, body in (("connections", "connection_id", connection), ("pools", "name", pool)):
-            action = {"action": "create", "entities": [body], "action_on_existence": "overwrite"}
-            answer = self.patch(f"/{place}", {"actions": [action]})
-            if answer["create"]["errors"]:
-                raise StartError(f"{body[key]} cannot be made: {answer['create']['errors']}")
-
-    def _keys(self) -> dict[str, str]:
-        """Secrets of this Airflow, made once and readable by its user only: all its processes must agree on them."""
-        path = self.home / "keys.json"
-        if not path.exists():
-            from cryptography.fernet import Fernet
-
-            tokens = {name: secrets.token_hex(32) for name in ("jwt", "session", "spark")}
-            _write_private(path, json.dumps({"fernet": Fernet.generate_key().decode(), **tokens}))
-        return dict(json.loads(path.read_text()))
+        answer = self.api.post("/pools", json=pool)
+        if answer.status_code != httpx.codes.CONFLICT:
+            answer.raise_for_status()
 
     def run(self, *arguments: str, timeout_s: float = 120.0) -> str:
-        """Run an `airflow` command to its end and return what it printed; a StartError says that it failed."""
+        """Run an `airflow` command to its end and return what it printed; a CepError says that it failed."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment(),
@@ -306,26 +265,24 @@ class LocalAirflow:
             check=False,
         )
         if done.returncode:
-            raise StartError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-10_000:]}\n{done.stderr[-2000:]}")
+            raise CepError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-10_000:]}\n{done.stderr[-2000:]}")
         return done.stdout
 
     def start(self) -> None:
         """Start everything, and return when Airflow answers and has read the DAGs.
 
-        A StartError says that the port is in use, there is no Java, or a process ended.
+        A CepError says that the port is in use, there is no Java, or a process ended.
         """
         _check_port(self.port)
         if not self.configuration.is_file():
-            raise StartError(f"{self.configuration}: no such pipeline configuration; see --config", WRONG_INPUT)
-        self.home.mkdir(parents=True, exist_ok=True)
-        if not self.passwords.exists():
-            _write_private(self.passwords, json.dumps({USER: secrets.token_urlsafe(12)}))
+            raise InputError(f"{self.configuration}: no such pipeline configuration; see --config")
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.write_environment_file()
         self.run("db", "migrate")
-        for name in (CONNECT, *([HISTORY] if self.history else []), *COMPONENTS):
+        for name in (CONNECT, HISTORY, *COMPONENTS):
             self.start_component(name)
         self._wait_until(self._healthy, "Airflow did not become healthy")
-        self._show_spark()
+        self._make_pool()
         self._wait_until(lambda: _listens(self.ports[CONNECT]), "the Spark Connect server did not start")
         self._wait_until(lambda: bool(self.dag_ids()) or bool(self.import_errors()), "no DAG was loaded")
 
@@ -349,40 +306,36 @@ class LocalAirflow:
         while not condition():
             self.check_alive()
             if time.monotonic() > deadline:
-                raise StartError(f"{failure} within {READY_AFTER_S:.0f} s; see {self.home / 'logs'}")
+                raise CepError(f"{failure} within {READY_AFTER_S:.0f} s; see {self.home / 'logs'}")
             time.sleep(0.5)
 
     def check_alive(self) -> None:
-        """Raise `StartError` with the end of its log where a component has ended."""
+        """Raise `CepError` with the end of its log where a component has ended."""
         for name, process in self.processes.items():
             if process.poll() is not None:
                 log = self.home / "logs" / f"{name}.log"
                 end = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-                raise StartError(f"{name} ended with exit code {process.returncode}; the end of {log}:\n{end}")
+                raise CepError(f"{name} ended with exit code {process.returncode}; the end of {log}:\n{end}")
 
     def _healthy(self) -> bool:
         try:
-            health = _request_json(f"{self.address}/api/v2/monitor/health")
-        except (urllib.error.URLError, OSError, ValueError):
+            health = httpx.get(f"{self.address}/api/v2/monitor/health").raise_for_status().json()
+        except (httpx.HTTPError, ValueError):
             return False
         parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
         return all(health.get(part, {}).get("status") == "healthy" for part in parts)
 
-    def get(self, path: str) -> Any:
-        """Answer of the REST API (`/api/v2` and on) to a GET of the logged-in user."""
-        return _request_json(f"{self.address}/api/v2{path}", token=self._token())
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Answer of the REST API to a POST of the logged-in user."""
-        return _request_json(f"{self.address}/api/v2{path}", body, self._token())
-
-    def patch(self, path: str, body: dict[str, Any]) -> Any:
-        """Answer of the REST API to a PATCH of the logged-in user."""
-        return _request_json(f"{self.address}/api/v2{path}", body, self._token(), method="PATCH")
-
-    def _token(self) -> str:
+    @cached_property
+    def api(self) -> httpx.Client:
+        """The REST API, `/api/v2` and on, for the logged-in user."""
         login = {"username": USER, "password": self.password}
-        return str(_request_json(f"{self.address}/auth/token", login)["access_token"])
+        token = httpx.post(f"{self.address}/auth/token", json=login).raise_for_status().json()["access_token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=f"{self.address}/api/v2", headers=headers, timeout=30)
+
+    def get(self, path: str) -> Any:
+        """Answer of the REST API to a GET."""
+        return self.api.get(path).raise_for_status().json()
 
     def dag_ids(self) -> list[str]:
         """The DAGs that Airflow has loaded."""
@@ -396,19 +349,14 @@ class LocalAirflow:
         """Stop all processes: the components of Airflow and Spark, and the tasks and workers that they started."""
         family: list[psutil.Process] = []
         for process in self.processes.values():
-            try:
+            with suppress(psutil.NoSuchProcess):
                 parent = psutil.Process(process.pid)
                 family += [parent, *parent.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                continue
-        for process in self.processes.values():
             process.terminate()
         _, alive = psutil.wait_procs(family, timeout=STOPPED_AFTER_S)
         for straggler in alive:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 straggler.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(alive, timeout=STOPPED_AFTER_S)
         for process in self.processes.values():
             process.wait()
@@ -421,10 +369,9 @@ def _check_port(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            raise StartError(
+            raise InputError(
                 f"port {port} on {HOST} cannot be used: {error.strerror}. Stop what listens there, or take another "
-                f"port: make airflow ARGS='--port {port + 1}'",
-                WRONG_INPUT,
+                f"port: make airflow ARGS='--port {port + 1}'"
             ) from error
 
 
@@ -452,18 +399,6 @@ def _listens(port: int) -> bool:
 def _tool(name: str) -> str:
     """A command of the installed PySpark."""
     return str(Path(sys.executable).with_name(name))
-
-
-def _request_json(
-    url: str, body: dict[str, Any] | None = None, token: str | None = None, method: str | None = None
-) -> Any:
-    headers = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(url, data=data, headers=headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
 
 
 def _stop_on_signal(number: int, frame: FrameType | None) -> None:
@@ -504,7 +439,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("\nAirflow is stopped.\n")
         return 0
-    except (StartError, InputError) as error:
+    except CepError as error:
         sys.stderr.write(f"airflow: {error}\n")
         return error.exit_code
 

@@ -46,7 +46,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         7_061,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 2_038),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 9_359),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 8_159),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 313, 145, 18, 87

@@ -13,10 +13,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from command_reference import command_reference
+import click
 from mkdocs.structure.files import File, Files
 from notebook import page as page_of
 
+from cep_pipeline.cli import COMMAND_GROUPS, cli
 from cep_pipeline.cli.help import with_tables
 
 ROOT_PAGES = {
@@ -27,7 +28,6 @@ ROOT_PAGES = {
 MEASUREMENTS = (
     "experiments/",
     "benchmarks.md",
-    "workload.md",
     "scale.md",
 )
 """Beginnings of the names of pages that report measurements."""
@@ -54,6 +54,20 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if page.file.src_uri.startswith(MEASUREMENTS):
         page.meta["search"] = {"boost": 0.2}
     return with_site_links(with_tables(markdown), page.file.src_uri)
+
+
+def command_reference() -> str:
+    """The help text of each command, by groups of commands, as Markdown."""
+    context = click.Context(cli, info_name="cep", max_content_width=100)
+    parts = []
+    for heading, names in COMMAND_GROUPS.items():
+        parts.append(f"## {heading}")
+        for name in names:
+            command = cli.get_command(context, name)
+            assert command is not None
+            own = click.Context(command, info_name=name, parent=context)
+            parts.append(f"### {own.command_path}\n\n```text\n{command.get_help(own)}\n```")
+    return "\n\n".join(parts)
 
 
 def with_site_links(markdown: str, name: str) -> str:

@@ -6,7 +6,6 @@ import ast
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts import audit
 from scripts.house import House, Module, circles, figures
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -185,47 +183,3 @@ def test_sizes_are_those_of_the_code_alone() -> None:
     )
     module = Module("of", CHECKOUT / "of.py", text)
     assert (module.code_lines, len(module.thresholds()), module.choosers()) == (4, 2, ["of"])
-
-
-PIP_AUDIT = """
-import json, re, sys
-if KNOWN is None:
-    sys.exit("no route to host")
-lock = open(sys.argv[sys.argv.index("--requirement") + 1]).read()
-assert {"--require-hashes", "--disable-pip"} < set(sys.argv)
-found = re.findall(r"^([a-z0-9][^= ]*)(?:\\[.*\\])?==([^ ]+)", lock, re.M)
-print(json.dumps({"dependencies": [
-    {"name": name, "version": version, "vulns": KNOWN[name]} if name in KNOWN else {"name": name, "skip_reason": "?"}
-    for name, version in found]}))
-sys.exit(any(KNOWN.values()))
-"""
-FLAW = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.0"]}
-
-
-@pytest.mark.parametrize(
-    ("known", "accepted", "code", "said"),
-    [
-        (None, [], 0, "was not checked"),
-        ({}, [], 0, "was not checked"),
-        ({"a2wsgi": [], "numpy": []}, [], 0, "2 packages of requirements.lock checked"),
-        ({"a2wsgi": [], "numpy": [FLAW]}, [], 1, "PYSEC-1, mended in 2.0"),
-        ({"a2wsgi": [], "numpy": [FLAW]}, ["CVE-1"], 0, "0 vulnerabilities, 1 accepted"),
-    ],
-)
-def test_known_vulnerabilities_end_the_check_where_somebody_can_be_asked(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    known: dict[str, list[object]] | None,
-    accepted: list[str],
-    code: int,
-    said: str,
-) -> None:
-    program = tmp_path / "pip_audit.py"
-    program.write_text(f"KNOWN = {known!r}{PIP_AUDIT}")
-    monkeypatch.setattr(audit, "ACCEPTED", dict.fromkeys(accepted, "why"))
-    assert audit.main(command=(sys.executable, str(program))) == code
-    printed = capsys.readouterr().out
-    assert said in printed
-    assert all(line.startswith("audit: ") for line in printed.splitlines())
-    assert ("was not checked" in printed) is (printed.count("\n") == 1 and not known)

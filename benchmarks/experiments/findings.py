@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,6 +12,7 @@ from statistics import correlation, median
 from typing import ParamSpec
 
 import yaml
+from scipy import stats
 
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import times_as_fast
@@ -236,10 +236,7 @@ def log_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     >>> round(log_slope([1, 10, 100], [3, 30, 300]), 6), round(log_slope([1, 2, 4], [1, 4, 16]), 6)
     (1.0, 2.0)
     """
-    logs = [(math.log(x), math.log(y)) for x, y in zip(xs, ys, strict=True)]
-    middle_x = sum(x for x, _ in logs) / len(logs)
-    middle_y = sum(y for _, y in logs) / len(logs)
-    return sum((x - middle_x) * (y - middle_y) for x, y in logs) / sum((x - middle_x) ** 2 for x, _ in logs)
+    return float(stats.linregress([math.log(x) for x in xs], [math.log(y) for y in ys]).slope)
 
 
 def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float:
@@ -250,24 +247,7 @@ def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float:
     >>> round(rank_correlation([1, 2, 30], [1, 8, 9]), 6), round(rank_correlation([1, 2, 3], [9, 4, 1]), 6)
     (1.0, -1.0)
     """
-    return correlation(_ranks(xs), _ranks(ys)) if len(set(xs)) > 1 and len(set(ys)) > 1 else 0.0
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    ordered = sorted(values)
-    return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """The geometric mean of positive numbers.
-
-    Examples
-    --------
-    >>> round(geometric_mean([1.0, 100.0]), 6)
-    10.0
-    """
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))
+    return float(stats.spearmanr(xs, ys).statistic) if len(set(xs)) > 1 and len(set(ys)) > 1 else 0.0
 
 
 def explained_by_a_line(xs: Sequence[float], ys: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks.experiments.experiment import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
@@ -15,6 +15,8 @@ from benchmarks.words import filled
 
 if TYPE_CHECKING:
     from benchmarks.experiments.experiment import Request
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,20 @@ def table_across(rows: Sequence[Row], down: str, across: str, corner: str, cell:
         cells = [rows_of(rows, **{down: name, across: column}) for column in columns]
         lines.append([as_text(name), *(cell(own) if own else "" for own in cells)])
     return markdown_table([corner, *map(as_text, columns)], lines)
+
+
+def columns_table(rows: Iterable[T], columns: Mapping[str, Callable[[T], str]]) -> str:
+    """A table with a line for each row; a column is a heading and the text of a row under it.
+
+    Examples
+    --------
+    >>> print(columns_table([1, 2], {"n": str, "square": lambda n: str(n * n)}))
+    | n | square |
+    | - | ------ |
+    | 1 | 1      |
+    | 2 | 4      |
+    """
+    return markdown_table([*columns], [[text(row) for text in columns.values()] for row in rows])
 
 
 def as_text(figure: Figure) -> str:

@@ -201,7 +201,6 @@ def test_the_command_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert unpadded(done.output) == page
     assert page.startswith("# Benchmarks\n\nOther figures: ") and "\n\nMade by `cep bench` on " in page
     assert "## The mechanisms that read event by event" in page
-    assert "## Ingestion" not in page
 
 
 @pytest.mark.parametrize(("name", "words"), [("page.txt", "name it .md"), ("none/page.md", "there is no folder none")])

@@ -11,7 +11,6 @@ from benchmarks.engine_processes import engine_process, write_events
 from benchmarks.peers import PEERS, Peer, missing_peers
 from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS
-from tests.thoroughness import ALL
 
 
 @pytest.mark.long
@@ -22,8 +21,7 @@ def test_a_peer_gives_the_known_counts(peer: Peer, tmp_path: Path) -> None:
     known = [name for name in peer.longest if 10_000 in WORKLOADS[name].matches]
     assert len(known) >= 4
     streams = Streams(None)
-    tried = known[::2] if peer.name.startswith("Spark") and not ALL else known  # a JVM for each
-    for name in tried:
+    for name in known:
         stream = WORKLOADS[name].stream
         events = tmp_path / f"{stream}.arrow"
         if not events.exists():

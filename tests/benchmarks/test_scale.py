@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.measure import Progress
-from benchmarks.processes import told_here
-from benchmarks.scale import DAYS, EVENTS, MEASURED, Measured, measure_scale, sizes_of
-from benchmarks.scale_page import scale_text
+from benchmarks.processes import Watched, told_here
+from benchmarks.scale import DAYS, EVENTS, MEASURED, Measured, draw_patterns, measure_scale, scale_text, sizes_of
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.parser import parse_patterns
 
 LARGE = Measured(
     EVENTS, 80_000_000, 1, 1, 80_000_000, 4_000_000, 80, 800.0, 1_300.0, 900_000, 500_000, 1_500_000, 240,
@@ -47,3 +50,22 @@ def test_the_page_has_a_table_of_each_axis() -> None:
 def test_a_share_keeps_the_shape_of_the_sizes() -> None:
     assert sizes_of(1)[EVENTS] == (1_000_000, 5_000_000, 20_000_000, 80_000_000)
     assert sizes_of(0.001)[DAYS] == (1,)
+
+
+@pytest.mark.skipif(not told_here(), reason="this system does not tell what processes hold")
+def test_what_a_process_that_was_started_uses_counts() -> None:
+    busy = "import time\nwhile time.process_time() < 1: pass"
+    starting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    with subprocess.Popen([sys.executable, "-c", starting]) as process, Watched(process.pid) as watched:
+        process.wait()
+    assert len(watched.used_s) == 2 and 0.3 < watched.processor_s < 3
+
+
+def test_drawn_patterns_are_of_the_stream_and_begin_with_those_of_a_shorter_file() -> None:
+    attributes = {"symbol": "string", "price": "float64", "size": "int64", "diff": "float64"}
+    schema = StreamSchema.from_dict({"base_type": "Trade", "type_attribute": "symbol", "attributes": attributes})
+    text = draw_patterns(1_000)
+    patterns = parse_patterns(text, schema)
+    assert text.startswith(draw_patterns(20).removesuffix("\n") + ";\n")
+    assert len({one.split(" ", 2)[2] for one in text.split(";\n")}) == len(patterns) == 1_000
+    assert 150 < sum("KL(" in one or "NOT(" in one for one in text.split(";\n")) < 250

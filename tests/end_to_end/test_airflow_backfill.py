@@ -277,7 +277,7 @@ def test_the_form_of_a_backfill_offers_each_local_day(airflow: Any) -> None:
     for asked_in in (UTC, zone):
         first, last = (datetime.combine(day, clock(), asked_in).isoformat() for day in (DAYS[0], DAYS[2]))
         asked = {"dag_id": DAG, "from_date": first, "to_date": last, "reprocess_behavior": "completed"}
-        found = airflow.post("/backfills/dry_run", asked)["backfills"]
+        found = airflow.api.post("/backfills/dry_run", json=asked).raise_for_status().json()["backfills"]
         starts = [datetime.fromisoformat(one["logical_date"]) for one in found]
         assert starts == [datetime.combine(day, clock(), zone) for day in DAYS[:3]]
 
@@ -440,9 +440,9 @@ def test_checks_of_updates_and_by_hand(airflow: Any, tables_of_airflow: StreamTa
     """When another program updates the events, and by hand: there is nothing new, and no replanning is started."""
     before = tables_of_airflow.decisions("market")
     (asset,) = airflow.get(f"/assets?name_pattern=cep_{STREAM}_events")["assets"]
-    airflow.post("/assets/events", {"asset_id": asset["id"]})
+    airflow.api.post("/assets/events", json={"asset_id": asset["id"]}).raise_for_status()
     asked = {"dag_run_id": "by_hand", "logical_date": None, "conf": {"pattern_set": "market"}}
-    airflow.post(f"/dags/{CHECK}/dagRuns", asked)
+    airflow.api.post(f"/dags/{CHECK}/dagRuns", json=asked).raise_for_status()
     wait_for_runs(airflow, CHECK, len(DAYS) + 2)
     wait_for_runs(airflow, REPLANNING, 2)
     found = {one.run_id: one for one in tables_of_airflow.decisions("market") if one not in before}

@@ -167,7 +167,9 @@ def test_matches_and_events_are_those_of_one_sequential_run(
     parallel = tables_of(folder, "airflow")
     if parallel.stale_days():  # a day that waited in vain for one that had been killed
         airflow.run("dags", "unpause", STALE)
-        airflow.post(f"/dags/{STALE}/dagRuns", {"dag_run_id": "by_hand", "logical_date": None})
+        airflow.api.post(
+            f"/dags/{STALE}/dagRuns", json={"dag_run_id": "by_hand", "logical_date": None}
+        ).raise_for_status()
         wait_until(airflow, lambda: [run["state"] for run in runs_of(airflow, STALE)] == ["success"], "stale days")
     assert parallel.stale_days() == []
     assert [day.day for day in parallel.days()] == TRADING
@@ -201,7 +203,7 @@ def test_a_task_that_is_cleared_is_done_again_with_those_after_it(
     run = next(run for run in ended(airflow) if runs[run].startswith(str(TRADING[0])))
     before = tables_of(folder, "airflow").runs()
     asked = {"dry_run": False, "dag_run_id": run, "task_ids": [task], "include_downstream": True, "only_failed": False}
-    airflow.post(f"/dags/{DAG}/clearTaskInstances", asked)
+    airflow.api.post(f"/dags/{DAG}/clearTaskInstances", json=asked).raise_for_status()
     wait_until(airflow, lambda: tables_of(folder, "airflow").runs() != before and run in ended(airflow), task)
     tables = tables_of(folder, "airflow")
     assert tables.read_matches("market").equals(sequential.read_matches("market"))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean, stdev
+from statistics import fmean, geometric_mean, stdev
 
 from scipy import stats
 
@@ -30,7 +30,7 @@ from benchmarks.experiments.adaptation.experiment import (
     named,
 )
 from benchmarks.experiments.experiment import Request, Row, number
-from benchmarks.experiments.findings import Finding, Measured, Verdict, finding, geometric_mean, ratio_range
+from benchmarks.experiments.findings import Finding, Measured, Verdict, finding, ratio_range
 from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast

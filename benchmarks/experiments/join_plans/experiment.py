@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise, product
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -307,59 +306,32 @@ def measure_within(
         Two of them found different numbers of matches, or a process was ended from outside.
     """
     measure_runs(pattern, runs, events.slice(0, FEW_EVENTS), 0)
-    reached = _reach_limit(pattern, runs, events, limit_s)
+    distinct = {run.key: run for run in runs.values()}
+    reached = {key for key, run in distinct.items() if _reaches_limit(pattern, run, events, limit_s)}
     measured = measure_runs(
         pattern, {name: run for name, run in runs.items() if run.key not in reached}, events, repetitions
     )
     return {name: measured.get(name) for name in runs}
 
 
-def _reach_limit(
-    pattern: Pattern, runs: Mapping[str, PlanRun], events: pa.Table, limit_s: float
-) -> frozenset[Hashable]:
-    """The keys of the runs that reach a limit of processor seconds."""
-    left = list({run.key: run for run in runs.values()}.values())
-    reached: set[Hashable] = set()
+def _reaches_limit(pattern: Pattern, run: PlanRun, events: pa.Table, limit_s: float) -> bool:
+    """True for a run that reaches a limit of processor seconds, which ends its process."""
     # A fork has the events and the compiled code at once, and its memory is free again when it has been ended.
-    context = get_context("fork")
-    while left:
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_try, args=(pattern, left, events, limit_s, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        with ours:
-            finished = _count_until_end(ours)
-        process.join()
-        if process.exitcode == -signal.SIGPROF:
-            reached.add(left[finished].key)
-            finished += 1
-        elif process.exitcode != 0:
-            raise CepError(
-                f"join_plans: the process that tried plans of {pattern.name!r} was ended with {process.exitcode}, most "
-                "likely for want of memory"
-            )
-        left = left[finished:]
-    return frozenset(reached)
+    process = get_context("fork").Process(target=_try, args=(pattern, run, events, limit_s), daemon=True)
+    process.start()
+    process.join()
+    if process.exitcode not in (0, -signal.SIGPROF):
+        raise CepError(
+            f"join_plans: the process that tried a plan of {pattern.name!r} was ended with {process.exitcode}, most "
+            "likely for want of memory"
+        )
+    return process.exitcode != 0
 
 
-def _try(pattern: Pattern, runs: Sequence[PlanRun], events: pa.Table, limit_s: float, told: Connection) -> None:
-    """Run one plan after the other, and tell of each that has ended; the process ends at the limit of one."""
+def _try(pattern: Pattern, run: PlanRun, events: pa.Table, limit_s: float) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    for run in runs:
-        signal.setitimer(signal.ITIMER_PROF, limit_s)
-        measure_runs(pattern, {"tried": run}, events, 0)
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        told.send_bytes(b".")
-
-
-def _count_until_end(told: Connection) -> int:
-    count = 0
-    while True:
-        try:
-            told.recv_bytes()
-        except EOFError:
-            return count
-        count += 1
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    measure_runs(pattern, {"tried": run}, events, 0)
 
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
@@ -540,7 +512,7 @@ def _run_figures(run: PlanRun, measured: MeasuredRun | None, stream: JoinStream,
         "seconds": measured.seconds,
         "matches": measured.matches,
         "candidates": measured.candidates,
-        "held": measured.peak_instances + measured.events_buffered,
+        "held": measured.counters.peak_instances + measured.counters.events_buffered,
     }
 
 

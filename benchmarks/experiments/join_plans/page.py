@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import mean, median
+from statistics import geometric_mean, mean, median
 from typing import cast
 
 from benchmarks.charts import Axis, Style, bar_chart, line_chart, scatter_chart
@@ -16,7 +16,6 @@ from benchmarks.experiments.findings import (
     Measured,
     Verdict,
     finding,
-    geometric_mean,
     noise_of_runs,
     rank_correlation,
     said_of_noise,
@@ -241,21 +240,6 @@ def correlation_of(plans: Sequence[Row], cause: str, with_throughput: bool = Tru
     plans = [row for row in plans if cause in row and (with_throughput or "held" in row)]
     effects = [per_s(row) if with_throughput else number(row, "held") for row in plans]
     return rank_correlation([number(row, cause) for row in plans], effects)
-
-
-def dearer_is_slower(plans: Sequence[Row]) -> float:
-    """Return how often the dearer one of two plans of a pattern, by half or more, is also the slower one."""
-    by_pattern: dict[tuple[object, ...], list[Row]] = {}
-    for row in plans:
-        by_pattern.setdefault(tuple(row.get(name) for name in ("set", "size", "number")), []).append(row)
-    right = [
-        number(a, "seconds") < number(b, "seconds")
-        for own in by_pattern.values()
-        for a in own
-        for b in own
-        if not (reached_limit(a) and reached_limit(b)) and number(b, "ln_cost") >= number(a, "ln_cost") + math.log(1.5)
-    ]
-    return sum(right) / len(right) if right else 1.0
 
 
 def share_of_linear(rows: Sequence[Row]) -> float:
@@ -569,7 +553,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         gain=lambda rows: times_as_fast(number(rows[0], "gain")),
         at_limit=lambda rows: f"{sum(map(reached_limit, rows))} of {len(rows)}",
         compared=_compared,
-        ends=_ends,
         average_gain=lambda pairs: average_gain(pairs).text(),
         total_gain=lambda pairs: total_gain(pairs).text(),
         held_share=lambda pairs: held_share(pairs).text(),
@@ -608,12 +591,6 @@ def _compared(rows: Sequence[Row], text: Callable[[Pairs], str]) -> str:
     return markdown_table(["plans", *SETS], lines)
 
 
-def _ends(pairs: Pairs) -> str:
-    """How often the first plan alone reached the limit, how often the second one alone, and how often both."""
-    ends = [(reached_limit(a), reached_limit(b)) for a, b in pairs]
-    return ", ".join(str(ends.count(one)) for one in ((True, False), (False, True), (True, True)))
-
-
 def _sequences(rows: Sequence[Row]) -> str:
     by_size = pairs_by(rows_of(rows, set=SEQUENCE), "size", DP_B, ZSTREAM)
     lines = [
@@ -632,9 +609,8 @@ def _prediction_table(rows: Sequence[Row]) -> str:
             correlation_of(plans, "candidates"),
             correlation_of(plans, "ln_cost", with_throughput=False),
         ]
-        right = f"{dearer_is_slower(plans):.0%}"
-        lines.append([kind, f"{len(plans)}", *(f"{value:.2f}" for value in correlations), right])
-    header = ["plans", "number", "cost, throughput", "candidates, throughput", "cost, memory", "cheaper is faster"]
+        lines.append([kind, f"{len(plans)}", *(f"{value:.2f}" for value in correlations)])
+    header = ["plans", "number", "cost, throughput", "candidates, throughput", "cost, memory"]
     return markdown_table(header, lines)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import combinations, product
-
-import pyarrow as pa
+from typing import Any
 
 from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row
 from benchmarks.experiments.multi_pattern.workloads import (
@@ -20,33 +19,26 @@ from benchmarks.experiments.multi_pattern.workloads import (
     Shape,
     WorkloadStream,
     draw_workload,
-    draw_workload_for,
-    events_of_window,
     permuted,
     pool_of,
     stocks,
     traffic,
     window_s_of,
 )
-from benchmarks.measure import one_core
+from benchmarks.measure import SHARING_OF, one_core
 from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static
-from cep_pipeline.adaptation.report import AdaptationReport
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
+from cep_pipeline.adaptation.decisions import ConstantThreshold, DecisionFunction, Static
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network.run import NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
-from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT
-from cep_pipeline.planning.multi_pattern import Member, members_of, shared_plan_of
-from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
+from cep_pipeline.planning.multi_pattern import Member, members_of
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
-from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
-from cep_pipeline.slices.ownership import look_back
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -55,14 +47,13 @@ DENSITY, RATES, ADAPTIVE = "density", "rate difference", "adaptive"
 """The parts: figures 10 and 12A, E; 11A and 12B, F; 11B; 11C and 12C, G; 11D and 12D, H; 14A-B; 14C-D; 13."""
 COMPARED_BY_GAINS = (WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES)
 """The parts whose cells have contenders."""
-
-
 MAX_PAIRS = 4_096
 """Pairs that the statistics test a scope."""
 ENOUGH_S = 0.5
 MOST_RUNS = 3
 """A plan is run until its runs took so long together, and so many times at most; the least time counts."""
-MULTITREE, MULTI_PATTERN_NFA = "multitree", "multi_pattern_nfa"
+MULTITREE = "multitree"
+ANNEALING, TABU = "simulated_annealing", "tabu"
 
 
 @dataclass(frozen=True)
@@ -78,62 +69,49 @@ class SearchLimit:
 
 @dataclass(frozen=True)
 class Contender:
-    """A planner with its options, and the mechanism that its plans run on; without a cost it has the default one."""
+    """A planner and what its plans share; a local search has a neighbourhood, too."""
 
     name: str
     planner: str
-    neighbourhood: str | None = None
+    neighbourhood: str = ""
     sharing: Sharing = "subexpression"
-    cost: str | None = None
-
-    @property
-    def searches(self) -> bool:
-        """True for a local search."""
-        return self.neighbourhood is not None
-
-    @property
-    def is_trivial(self) -> bool:
-        """True where its plan is the one that gains are over."""
-        return self.planner == "none"
 
     @property
     def mechanism(self) -> str:
         """The mechanism of the patent that runs its plans."""
-        return MULTI_PATTERN_NFA if self.sharing == "prefix" else MULTITREE
+        return next(name for name, shared in SHARING_OF.items() if shared == self.sharing)
+
+    def plan(
+        self, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, limit: SearchLimit | None, seed: int
+    ) -> Plan:
+        """Plan patterns together; a limit is asked for where it searches."""
+        if limit is None:
+            return plan_workload(patterns, snapshot, self.planner, sharing=self.sharing)
+        return plan_workload(
+            patterns,
+            snapshot,
+            self.planner,
+            neighbourhood=self.neighbourhood,
+            sharing=self.sharing,
+            time_limit_s=limit.seconds,
+            steps=limit.steps,
+            seed=seed,
+        )
 
 
-TRIVIAL = Contender("trivial", "none")
-TRIVIAL_NFA = Contender("trivial, NFA", "none", sharing="prefix")
-SA_EDGE = Contender("SA-EDGE", "simulated_annealing", "edge")
-TS_EDGE = Contender("TS-EDGE", "tabu", "edge")
-_NEIGHBOURHOODS: tuple[tuple[str, str, Sharing], ...] = (
-    ("EDGE", "edge", "subexpression"),
-    ("VERTEX4", "vertex:4", "subexpression"),
-    ("VERTEX8", "vertex:8", "subexpression"),
-    ("EDGE-PREFIX", "edge", "prefix"),
-)
+TRIVIAL, TRIVIAL_NFA = Contender("trivial", "none"), Contender("trivial, NFA", "none", sharing="prefix")
+"""The plans that gains are over: of trees, and of orders."""
 SEARCHES = tuple(
-    Contender(f"{short}-{place}", planner, neighbourhood, sharing)
-    for short, planner in (("SA", "simulated_annealing"), ("TS", "tabu"))
-    for place, neighbourhood, sharing in _NEIGHBOURHOODS
-)
-BY_PARTIAL_MATCHES = tuple(
-    replace(contender, name=f"{contender.name}-PM", cost=THROUGHPUT.name)
-    for contender in SEARCHES
-    if contender.name in ("SA-EDGE", "SA-EDGE-PREFIX")
-)
-"""The same searches by the patent's cost."""
-SH, RE, SH_RR, SH_MDT = (
-    Contender(name, planner)
-    for name, planner in (
-        ("SH", "sharing"),
-        ("RE", "reordering"),
-        ("SH-RR", "redundancy_ratio"),
-        ("SH-MDT", "merge_decomposition"),
+    Contender(f"{short}-{place}", planner, neighbourhood, "prefix" if place == "EDGE-PREFIX" else "subexpression")
+    for (short, planner), (place, neighbourhood) in product(
+        (("SA", ANNEALING), ("TS", TABU)),
+        (("EDGE", "edge"), ("VERTEX4", "vertex:4"), ("VERTEX8", "vertex:8"), ("EDGE-PREFIX", "edge")),
     )
 )
-BASELINES = (SH, RE, SH_RR, SH_MDT)
-ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BY_PARTIAL_MATCHES, *BASELINES)
+SA_EDGE, TS_EDGE = (one for one in SEARCHES if one.name.endswith("-EDGE"))
+SH, RE = Contender("SH", "sharing"), Contender("RE", "reordering")
+BASELINES = (SH, RE, Contender("SH-RR", "redundancy_ratio"), Contender("SH-MDT", "merge_decomposition"))
+ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BASELINES)
 COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
 
 
@@ -158,19 +136,7 @@ class Ran:
     created: int
 
 
-def snapshot_for(patterns: Sequence[Pattern], events: pa.Table) -> StatisticsSnapshot:
-    """The statistics that all plans of a workload are made by."""
-    return estimate_statistics(patterns, events, max_pairs=MAX_PAIRS)
-
-
-def prepared_events(stream: WorkloadStream, events: pa.Table) -> PreparedEvents:
-    """Events of a stream as mechanisms read them."""
-    return PreparedEvents(events, type_attribute=stream.schema.type_attribute, base_type=stream.schema.base_type)
-
-
-def run_plan(
-    patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents, owned: Owned = EVERYTHING
-) -> Ran:
+def run_plan(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> Ran:
     """Run a plan on one of the patent's mechanisms, which shares what the plan says: nothing in a trivial one.
 
     All patterns are in one network, where each type's events are read once whatever the plan. Its making is not in the
@@ -181,7 +147,8 @@ def run_plan(
     ]
     if mechanism == MULTITREE:
         orders = [as_tree(order) for order in orders]
-    run = NetworkRun(members_of(patterns), orders, plan.sharing, events, owned, with_negated=mechanism == MULTITREE)
+    with_negated = mechanism == MULTITREE
+    run = NetworkRun(members_of(patterns), orders, plan.sharing, events, EVERYTHING, with_negated=with_negated)
     run.prepare()
     found = {pattern.name: 0 for pattern in patterns}
     gc.disable()  # what planning left behind is not to be swept up in a run of a millisecond
@@ -197,14 +164,6 @@ def run_plan(
     run.count(counters)
     run.held.count(counters)
     return Ran(seconds, found, counters, *run.work)
-
-
-def repeated_runs(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> list[Ran]:
-    """The runs of a plan, from the quickest to the slowest."""
-    runs = [run_plan(patterns, plan, mechanism, events)]
-    while sum(ran.seconds for ran in runs) < ENOUGH_S and len(runs) < MOST_RUNS:
-        runs.append(run_plan(patterns, plan, mechanism, events))
-    return sorted(runs, key=lambda ran: ran.seconds)
 
 
 def measure_workload(
@@ -223,19 +182,25 @@ def measure_workload(
         A plan led to other matches of a pattern.
     """
     given = _given(stream, shape, number, seed)
-    figures: dict[str, Figure] = {
-        "events": stream.events.num_rows,
-        "window": shape.window,
-        "density": given.density,
-        "density of pairs": given.density_of_pairs,
-    }
+    density = graph_density(members_of(given.patterns))
+    figures: dict[str, Figure] = {"events": stream.events.num_rows, "density of pairs": density}
     expected: Mapping[str, int] | None = None
     for contender in contenders:
-        run = _planned_and_run(stream, shape, number, contender, search if contender.searches else None, seed)
-        expected = same_matches(contender.name, run.ran.matches, expected)
-        figures |= {f"{contender.name}:{name}": figure for name, figure in _figures(run).items()}
-    figures["matches"] = sum((expected or {}).values())
+        limit = search if contender.neighbourhood else None
+        found, own = _planned_and_run(stream, shape, number, contender, limit, seed)
+        expected = same_matches(contender.name, found, expected)
+        figures |= {f"{contender.name}:{name}": figure for name, figure in own.items()}
     return figures
+
+
+def graph_density(members: Sequence[Member]) -> float:
+    """The share of all pairs of members that have a sub-pattern of two variables in common."""
+    keys = [
+        {member.subsets.key(mask_of(places)) for places in combinations(range(len(member.names)), 2)}
+        for member in members
+    ]
+    pairs = [not one.isdisjoint(other) for one, other in combinations(keys, 2)]
+    return sum(pairs) / len(pairs) if pairs else 0.0
 
 
 @dataclass(frozen=True)
@@ -245,83 +210,41 @@ class _Given:
     patterns: tuple[Pattern, ...]
     snapshot: StatisticsSnapshot
     events: PreparedEvents
-    density: float
-    density_of_pairs: float
-
-
-@dataclass(frozen=True)
-class _PlannedAndRun:
-    """A contender's plan, the seconds that it took to make, its runs, and ln of what its joins cost.
-
-    The quickest run is the first one.
-    """
-
-    plan: Plan
-    planning: float
-    runs: Sequence[Ran]
-    ln_joins: float
-
-    @property
-    def ran(self) -> Ran:
-        """The quickest run."""
-        return self.runs[0]
 
 
 @lru_cache(maxsize=4)
 def _given(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> _Given:
     patterns = draw_workload(stream, shape, number, seed).patterns
-    snapshot = snapshot_for(patterns, stream.events)
-    densities = (graph_density(members_of(patterns), size) for size in (1, 2))
-    return _Given(patterns, snapshot, prepared_events(stream, stream.events), *densities)
-
-
-def graph_density(members: Sequence[Member], size: int) -> float:
-    """The share of all pairs of members that have a sub-pattern of so many variables in common."""
-    keys = [
-        {member.subsets.key(mask_of(places)) for places in combinations(range(len(member.names)), size)}
-        for member in members
-    ]
-    pairs = [not one.isdisjoint(other) for one, other in combinations(keys, 2)]
-    return sum(pairs) / len(pairs) if pairs else 0.0
+    schema = stream.schema
+    events = PreparedEvents(stream.events, type_attribute=schema.type_attribute, base_type=schema.base_type)
+    return _Given(patterns, estimate_statistics(patterns, stream.events, max_pairs=MAX_PAIRS), events)
 
 
 @lru_cache(maxsize=256)
 def _planned_and_run(
-    stream: WorkloadStream, shape: Shape, number: int, contender: Contender, search: SearchLimit | None, seed: int
-) -> _PlannedAndRun:
-    """Plan and run a workload by a contender; where several parts have the same one, it is measured once."""
+    stream: WorkloadStream, shape: Shape, number: int, contender: Contender, limit: SearchLimit | None, seed: int
+) -> tuple[Mapping[str, int], Mapping[str, Figure]]:
+    """The matches and the figures of a contender; where several parts have the same workload, it is measured once."""
     given = _given(stream, shape, number, seed)
     begun = time.perf_counter()
-    plan = planned(contender, given.patterns, given.snapshot, search, seed)
+    plan = contender.plan(given.patterns, given.snapshot, limit, seed)
     planning = time.perf_counter() - begun
-    runs = repeated_runs(given.patterns, plan, contender.mechanism, given.events)
-    shared = shared_plan_of(plan, given.patterns)
-    statistics = member_statistics(shared.members, given.snapshot)
-    joins = [ln_node_cost(shared, node, statistics, INSTANCES) for node in shared if node.size > 1]
-    return _PlannedAndRun(plan, planning, runs, ln_sum(joins))
-
-
-def planned(
-    contender: Contender,
-    patterns: Sequence[Pattern],
-    snapshot: StatisticsSnapshot,
-    search: SearchLimit | None,
-    seed: int,
-) -> Plan:
-    """The plan of a contender; a limit is asked for where it searches."""
-    if search is None:
-        return plan_workload(patterns, snapshot, contender.planner, cost=contender.cost, sharing=contender.sharing)
-    return plan_workload(
-        patterns,
-        snapshot,
-        contender.planner,
-        cost=contender.cost,
-        neighbourhood=contender.neighbourhood or "edge",
-        sharing=contender.sharing,
-        time_limit_s=search.seconds,
-        steps=search.steps,
-        seed=seed,
-    )
+    runs = [run_plan(given.patterns, plan, contender.mechanism, given.events)]
+    while sum(ran.seconds for ran in runs) < ENOUGH_S and len(runs) < MOST_RUNS:
+        runs.append(run_plan(given.patterns, plan, contender.mechanism, given.events))
+    least, *others = sorted(ran.seconds for ran in runs)
+    pairs = [node for node in runs[0].counters.nodes.values() if len(node.node) == 2]
+    assert plan.workload is not None
+    return runs[0].matches, {
+        "seconds": least,
+        "next_seconds": others[0] if others else None,
+        "planning": planning,
+        "cost": math.exp(plan.ln_cost),
+        "nodes": plan.workload.nodes,
+        "candidates": runs[0].candidates,
+        "candidates of pairs": sum(node.candidates for node in pairs),
+        "created": runs[0].created,
+    }
 
 
 def same_matches(name: str, found: Mapping[str, int], expected: Mapping[str, int] | None) -> Mapping[str, int]:
@@ -341,58 +264,25 @@ def same_matches(name: str, found: Mapping[str, int], expected: Mapping[str, int
     return found
 
 
-def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
-    plan, counters = run.plan, run.ran.counters
-    assert plan.workload is not None
-    search = plan.workload.search
-    pairs = [node for node in counters.nodes.values() if len(node.node) == 2]
-    return {
-        "seconds": run.ran.seconds,
-        "next_seconds": run.runs[1].seconds if len(run.runs) > 1 else None,
-        "planning": run.planning,
-        "steps": 0 if search is None or search.steps is None else search.steps,
-        "cost": math.exp(plan.ln_cost),
-        "cost of joins": math.exp(run.ln_joins),
-        "nodes": plan.workload.nodes,
-        "nodes apart": plan.workload.nodes_apart,
-        "candidates": run.ran.candidates,
-        "candidates of pairs": sum(node.candidates for node in pairs),
-        "created": run.ran.created,
-        "peak": counters.peak_instances,
-    }
-
-
-STATIC, FIRST, HINDSIGHT, PHASES = "static", "first", "hindsight", "phases"
-"""Plans of the statistics of the stream as it was, of the first exchanged events, of all of them, and of each phase."""
-LOOP, INVARIANTS, LOOP_STATIC = "loop", "loop, invariants", "loop static"
-"""The product's own loop, component by component, by a threshold and by invariants; and the same with the static plan.
-"""
-
-
-ANEW, ON_TOP = "drawn anew", "on top of each other"
-"""Two ways to read what the patent says of the input: an exchange changes the stream as it was, or what the exchange
-before has left."""
-EXCHANGES = (ANEW, ON_TOP)
+STATIC, HINDSIGHT, LOOP = "static", "hindsight", "loop"
+"""The product's own loop with the plan of the stream as it was, and with that of all that is to come, neither of which
+it changes; and with a threshold, component by component."""
 
 
 @dataclass(frozen=True)
 class AdaptiveSizes:
-    """The extent of this part.
+    """The extent of the part with types exchanged.
 
     Attributes
     ----------
-    patterns, size
-        Of the workload.
+    patterns, size, workloads
+        Of a workload, and how many are drawn.
     windows, window_events
         How many windows of a stream are read; and the events of a window.
     phases
         x: events after which types are exchanged anew; the patent has 10 to 1,000.
-    workloads
-        How many are drawn for the reading that is judged by; of the others it is one.
-    every_windows
-        Windows between two checks of the statistics.
-    reach_windows
-        Windows that the statistics reach back.
+    every_windows, reach_windows
+        Windows between two decisions, and those that the statistics reach back.
     steps
         Of the search that makes a plan, from the current one on.
     threshold
@@ -401,37 +291,21 @@ class AdaptiveSizes:
         The share of its cost that a new plan has to save.
     """
 
-    patterns: int
-    size: int
-    windows: int
-    window_events: int
-    phases: tuple[int, ...]
-    workloads: int
-    every_windows: int
-    reach_windows: int
-    steps: int
-    threshold: float
-    minimum_gain: float
-
-    def cells(self) -> list[tuple[str, str, int, int]]:
-        """The measurements: stream, reading, x, and number of the workload."""
-        return [
-            *((s, ANEW, x, n) for s, x, n in product(STREAMS, self.phases, range(self.workloads))),
-            *((s, ON_TOP, x, 0) for s, x in product(STREAMS, self.phases)),
-        ]
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Events from one row up to another, and the plan that runs them."""
-
-    first: int
-    end: int
-    plan: Plan
+    patterns: int = 20
+    size: int = 3
+    workloads: int = 2
+    windows: int = 4
+    window_events: int = 10_000
+    phases: tuple[int, ...] = (10, 1_000, 10_000)
+    every_windows: int = 1
+    reach_windows: int = 2
+    steps: int = 5_000
+    threshold: float = 1.0
+    minimum_gain: float = 0.5
 
 
 def measure_adaptive(
-    stream: WorkloadStream, exchange: str, phase: int, number: int, sizes: AdaptiveSizes, seed: int
+    stream: WorkloadStream, phase: int, number: int, sizes: AdaptiveSizes, seed: int
 ) -> dict[str, Figure]:
     """Run the plan that was made for the stream as it is over the stream with its types exchanged, and adapt it.
 
@@ -445,103 +319,47 @@ def measure_adaptive(
     CepError
         The plans led to other matches.
     """
-    window_s = f"{stream.window_s} seconds"
-    shape = Shape(sizes.patterns, sizes.size, window=window_s, kleene=False, all_compared=stream.longer > 1)
-    exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed, on_top=exchange == ON_TOP)
-    patterns = draw_workload_for(stream, exchanged, shape, number, seed).patterns
-    events = exchanged.events
+    shape = Shape(sizes.patterns, sizes.size, window_s=stream.window_s, all_compared=True)
+    exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed)
+    patterns, events = draw_workload(stream, shape, number, seed, exchanged).patterns, exchanged.events
     window = round(events.num_rows / stream.windows)
-    every, reach = sizes.every_windows * window, sizes.reach_windows * window
-    plan_of = partial(_searched, patterns, steps=sizes.steps, seed=seed)
-    known = snapshot_for(patterns, stream.events)
-    static = plan_of(known)
-    all_of_it = partial(_Span, 0, events.num_rows)
-    spans = {
-        STATIC: [all_of_it(static)],
-        FIRST: [all_of_it(plan_of(snapshot_for(patterns, events.slice(0, every))))],
-        HINDSIGHT: [all_of_it(plan_of(snapshot_for(patterns, events)))],
-        PHASES: [
-            _Span(row, row + part.num_rows, plan_of(snapshot_for(patterns, part)))
-            for row, part in _parts(events, max(phase, reach))
-        ],
+    figures: dict[str, Figure] = {"events": events.num_rows, "window": window}
+    search: dict[str, Any] = {"steps": sizes.steps, "seed": seed}
+    before, to_come = (estimate_statistics(patterns, own, max_pairs=MAX_PAIRS) for own in (stream.events, events))
+    runs: dict[str, tuple[StatisticsSnapshot, DecisionFunction]] = {
+        STATIC: (before, Static()),
+        HINDSIGHT: (to_come, Static()),
+        LOOP: (before, ConstantThreshold(sizes.threshold)),
     }
-    ran = {name: _run(exchanged, patterns, own) for name, own in spans.items()}
-    matches = {name: found for name, (_, _, found) in ran.items()}
-    reports = {}
-    decisions = {LOOP_STATIC: Static(), LOOP: ConstantThreshold(sizes.threshold), INVARIANTS: InvariantBased()}
-    for name, decision in decisions.items():
+    expected: Mapping[str, int] | None = None
+    for name, (known, decision) in runs.items():
         loop = AdaptiveDetection(
             mechanism=MULTITREE,
             decision=decision,
-            every_events=every,
-            window=reach,
+            every_events=sizes.every_windows * window,
+            window=sizes.reach_windows * window,
             seed=seed,
             max_pairs=MAX_PAIRS,
             minimum_gain=sizes.minimum_gain,
             clock=time.process_time,
-            search={"steps": sizes.steps, "seed": seed},
+            search=search,
         )
-        tables, reports[name] = loop.detect(patterns, events, static, known, output="count")
-        matches[name] = {of: int(table.column("count")[0].as_py()) for of, table in tables.items()}
-    for name, found in matches.items():
-        same_matches(name, found, matches[STATIC])
-    figures: dict[str, Figure] = {"events": events.num_rows, "window": window, "matches": sum(matches[STATIC].values())}
-    for name, (seconds, candidates, _) in ran.items():
-        figures |= {f"{name}:seconds": seconds, f"{name}:plans": len(spans[name]), f"{name}:candidates": candidates}
-    for name, report in reports.items():
-        figures |= {f"{name}:{figure}": value for figure, value in _of_loop(report).items()}
-    return figures
-
-
-def _of_loop(report: AdaptationReport) -> dict[str, Figure]:
-    """The figures of a run of the loop; `seconds` are those of detection, with the networks made for each stretch."""
-    return {
-        "seconds": report.total.detecting,
-        "deciding": report.total.deciding,
-        "planning": report.total.planning,
-        "candidates": sum(node.candidates for node in report.metrics.nodes),
-        "checks": len(report.checks),
-        "planned": report.replannings,
-        "switches": len(report.switches),
-    }
-
-
-def _searched(patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, steps: int, seed: int) -> Plan:
-    return plan_workload(patterns, snapshot, "simulated_annealing", steps=steps, seed=seed)
-
-
-def _parts(events: pa.Table, size: int) -> list[tuple[int, pa.Table]]:
-    return [(row, events.slice(row, size)) for row in range(0, events.num_rows, size)]
-
-
-def _run(
-    stream: WorkloadStream, patterns: Sequence[Pattern], spans: Sequence[_Span]
-) -> tuple[float, int, dict[str, int]]:
-    """Run plans one after another, each from a window before its first event on, so that no match is lost.
-
-    Returned are the seconds, the candidates that were tested, and the matches of each pattern.
-    """
-    seconds, counters = 0.0, Counters()
-    found = {pattern.name: 0 for pattern in patterns}
-    time_us = look_back(patterns).time_us
-    timestamps = stream.events.column("timestamp").cast(pa.int64()).to_numpy()
-    for span in spans:
-        begin = int(timestamps.searchsorted(timestamps[span.first] - time_us, "left"))
-        owned: Owned = (_point(stream.events, span.first), _point(stream.events, span.end))
-        events = prepared_events(stream, stream.events.slice(begin, span.end - begin))
-        ran = run_plan(patterns, span.plan, MULTITREE, events, owned)
-        seconds += ran.seconds
-        counters.add(ran.counters)
-        for name, count in ran.matches.items():
-            found[name] += count
-    return seconds, sum(node.candidates for node in counters.nodes.values()), found
-
-
-def _point(events: pa.Table, row: int) -> Boundary | None:
-    if row in (0, events.num_rows):
-        return None
-    stream_point = events.slice(row, 1)
-    return stream_point.column("timestamp").cast(pa.int64())[0].as_py(), stream_point.column("seq")[0].as_py()
+        tables, report = loop.detect(
+            patterns, events, plan_workload(patterns, known, ANNEALING, **search), known, output="count"
+        )
+        found = {pattern: int(table.column("count")[0].as_py()) for pattern, table in tables.items()}
+        expected = same_matches(name, found, expected)
+        own: dict[str, Figure] = {
+            "seconds": report.total.detecting,
+            "deciding": report.total.deciding,
+            "planning": report.total.planning,
+            "candidates": sum(node.candidates for node in report.metrics.nodes),
+            "checks": len(report.checks),
+            "planned": report.replannings,
+            "switches": len(report.switches),
+        }
+        figures |= {f"{name}:{figure}": value for figure, value in own.items()}
+    return {**figures, "matches": sum((expected or {}).values())}
 
 
 @dataclass(frozen=True)
@@ -576,46 +394,21 @@ class Sizes:
         Of the part with types exchanged.
     """
 
-    windows: int
-    patterns: Mapping[int, int]
-    most_for_all: int
-    workloads: int
-    base: int
-    pattern_sizes: tuple[int, ...]
-    search: SearchLimit
-    search_s: tuple[float, ...]
-    window_s: tuple[int, ...]
-    types: tuple[int, ...]
-    rate_differences: tuple[float, ...]
-    adaptive: AdaptiveSizes
+    windows: int = 20
+    patterns: Mapping[int, int] = field(default_factory=lambda: {10: 10, 30: 10, 100: 10})
+    most_for_all: int = 30
+    workloads: int = 2
+    base: int = 30
+    pattern_sizes: tuple[int, ...] = (3, 5, 7)
+    search: SearchLimit = SearchLimit(steps=5_000)
+    search_s: tuple[float, ...] = (0.1, 0.4, 1.6)
+    window_s: tuple[int, ...] = (600, 900, 1_200)
+    types: tuple[int, ...] = (7, 12, 18)
+    rate_differences: tuple[float, ...] = (0.2, 0.4, 1.0)
+    adaptive: AdaptiveSizes = AdaptiveSizes()
 
 
-SMALL = Sizes(
-    windows=20,
-    patterns={10: 10, 30: 10, 100: 10},
-    most_for_all=30,
-    workloads=2,
-    base=30,
-    pattern_sizes=(3, 5, 7),
-    search=SearchLimit(steps=5_000),
-    search_s=(0.1, 0.4, 1.6),
-    window_s=(600, 900, 1_200),
-    types=(7, 12, 18),
-    rate_differences=(0.2, 0.4, 1.0),
-    adaptive=AdaptiveSizes(
-        patterns=20,
-        size=3,
-        windows=4,
-        window_events=10_000,
-        phases=(10, 1_000, 10_000),
-        workloads=2,
-        every_windows=1,
-        reach_windows=2,
-        steps=5_000,
-        threshold=1.0,
-        minimum_gain=0.5,
-    ),
-)
+SMALL = Sizes()
 FULL = replace(
     SMALL,
     patterns={**SMALL.patterns, 300: 1, 1_000: 1},
@@ -624,98 +417,64 @@ FULL = replace(
     base=100,
     search=SearchLimit(steps=200_000),
     search_s=(0.25, 1.0, 4.0, 16.0),
-    adaptive=replace(
-        SMALL.adaptive,
-        patterns=40,
-        windows=8,
-        phases=(10, 30, 100, 300, 1_000, 10_000, 100_000),
-        workloads=10,
-    ),
+    adaptive=AdaptiveSizes(40, workloads=10, windows=8, phases=(10, 30, 100, 300, 1_000, 10_000, 100_000)),
 )
 
 
-def stream_named(
-    name: str, sizes: Sizes, request: Request, windows: int | None = None, window_s: int = WINDOW_S
-) -> WorkloadStream:
+def stream_named(name: str, request: Request, windows: int, window_s: int = WINDOW_S) -> WorkloadStream:
     """One of the two streams; it is made when it is first asked for."""
-    extent = sizes.windows if windows is None else windows, window_s
-    return stocks(*extent) if name == STOCKS else traffic(request.data, *extent)
+    return stocks(windows, window_s) if name == STOCKS else traffic(request.data, windows, window_s)
 
 
 def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    yield from _workload_cells(sizes, request)
-    yield from _adaptive_cells(sizes, request)
-
-
-def _workload_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
     base = Shape(sizes.base)
-
-    def run(
-        stream: str,
-        shape: Shape | Callable[[WorkloadStream], Shape],
-        number: int,
-        contenders: Sequence[Contender],
-        search: SearchLimit,
-    ) -> Row:
-        of = stream_named(stream, sizes, request)
-        wanted = shape if isinstance(shape, Shape) else shape(of)
-        return measure_workload(of, wanted, number, contenders, search, request.seed)
-
-    def cell(
-        part: str,
-        value: float,
-        stream: str,
-        shape: Shape | Callable[[WorkloadStream], Shape],
-        number: int,
-        contenders: Sequence[Contender] = COMPARED,
-        search: SearchLimit = sizes.search,
-    ) -> Cell:
-        key: dict[str, Figure] = {
-            "part": part,
-            "stream": stream,
-            "value": value,
-            "patterns": shape.patterns if isinstance(shape, Shape) else base.patterns,
-            "number": number,
-            "windows": sizes.windows,
-            "search": str(search),
-        }
-        return Cell(key, partial(run, stream, shape, number, contenders, search))
-
-    for stream, (patterns, workloads) in product(STREAMS, sizes.patterns.items()):
-        for number in range(workloads):
-            contenders = ALL if patterns <= sizes.most_for_all else COMPARED
-            yield cell(WORKLOAD, patterns, stream, Shape(patterns), number, contenders)
-    shapes: list[tuple[str, float, Shape | Callable[[WorkloadStream], Shape]]] = [
-        *((SIZE, size, replace(base, size=size)) for size in sizes.pattern_sizes),
-        *((TIME, length, replace(base, window=f"{length} seconds")) for length in sizes.window_s),
-        *((COUNT, length, partial(_counted, base, length)) for length in sizes.window_s),
-        *((DENSITY, types, replace(base, types=types)) for types in sizes.types),
-        *((RATES, share, replace(base, rate_difference=share)) for share in sizes.rate_differences),
-    ]
-    for (part, value, shape), stream, number in product(shapes, STREAMS, range(sizes.workloads)):
-        yield cell(part, value, stream, shape, number)
-    searched = [contender for contender in COMPARED if contender.searches or contender.is_trivial]
-    for seconds, stream, number in product(sizes.search_s, STREAMS, range(sizes.workloads)):
-        yield cell(SEARCH, seconds, stream, base, number, searched, SearchLimit(seconds=seconds))
+    for patterns, workloads in sizes.patterns.items():
+        contenders = ALL if patterns <= sizes.most_for_all else COMPARED
+        yield from _workload_cells(sizes, request, WORKLOAD, {patterns: Shape(patterns)}, workloads, contenders)
+    shapes: dict[str, dict[float, Shape]] = {
+        SIZE: {size: replace(base, size=size) for size in sizes.pattern_sizes},
+        TIME: {length: replace(base, window_s=length) for length in sizes.window_s},
+        COUNT: {length: replace(base, window_s=length, counts_events=True) for length in sizes.window_s},
+        DENSITY: {types: replace(base, types=types) for types in sizes.types},
+        RATES: {share: replace(base, rate_difference=share) for share in sizes.rate_differences},
+    }
+    for part, of_values in shapes.items():
+        yield from _workload_cells(sizes, request, part, of_values, sizes.workloads)
+    for seconds in sizes.search_s:
+        searched, limit = (TRIVIAL, SA_EDGE, TS_EDGE), SearchLimit(seconds=seconds)
+        yield from _workload_cells(sizes, request, SEARCH, {seconds: base}, sizes.workloads, searched, limit)
+    yield from _adaptive_cells(sizes.adaptive, request)
 
 
-def _counted(shape: Shape, length: int, stream: WorkloadStream) -> Shape:
-    """Return the shape with a count window. Its length depends on the stream, which is made when it is asked for."""
-    return replace(shape, window=f"{events_of_window(stream, length)} events")
+def _workload_cells(
+    sizes: Sizes,
+    request: Request,
+    part: str,
+    shapes: Mapping[float, Shape],
+    workloads: int,
+    contenders: Sequence[Contender] = COMPARED,
+    search: SearchLimit | None = None,
+) -> Iterator[Cell]:
+    limit = search or sizes.search
+
+    def run(stream: str, shape: Shape, number: int) -> Row:
+        of = stream_named(stream, request, sizes.windows)
+        return measure_workload(of, shape, number, contenders, limit, request.seed)
+
+    for (value, shape), stream, number in product(shapes.items(), STREAMS, range(workloads)):
+        key: dict[str, Figure] = {"part": part, "stream": stream, "value": value, "patterns": shape.patterns}
+        key |= {"number": number, "windows": sizes.windows, "search": str(limit)}
+        yield Cell(key, partial(run, stream, shape, number))
 
 
-def _adaptive_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    def run(stream: str, exchange: str, phase: int, number: int) -> Row:
-        read = stream_named(stream, sizes, request, of.windows, window_s_of(stream, of.window_events))
-        return measure_adaptive(read, exchange, phase, number, of, request.seed)
+def _adaptive_cells(sizes: AdaptiveSizes, request: Request) -> Iterator[Cell]:
+    def run(stream: str, phase: int, number: int) -> Row:
+        of = stream_named(stream, request, sizes.windows, window_s_of(stream, sizes.window_events))
+        return measure_adaptive(of, phase, number, sizes, request.seed)
 
-    of = sizes.adaptive
-    for stream, exchange, phase, number in of.cells():
-        key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "windows": of.windows}
-        key |= {"exchange": exchange, "number": number, "patterns": of.patterns, "size": of.size}
-        key |= {"steps": of.steps, "threshold": of.threshold, "minimum gain": of.minimum_gain}
-        key |= {"every": of.every_windows, "reach": of.reach_windows, "events a window": of.window_events}
-        yield Cell(key, partial(run, stream, exchange, phase, number))
+    for stream, phase, number in product(STREAMS, sizes.phases, range(sizes.workloads)):
+        key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "number": number}
+        yield Cell({**key, "sizes": str(sizes)}, partial(run, stream, phase, number))
 
 
 EXPERIMENT = Experiment("multi_pattern", SMALL, FULL, _cells)

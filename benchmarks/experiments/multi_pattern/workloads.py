@@ -11,11 +11,11 @@ have two types have the same to say of them then, and can share it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 
 import numpy as np
@@ -67,15 +67,12 @@ class Kind:
 
     Attributes
     ----------
-    name
-        For people.
     condition
         What each event of a pattern has to fulfil, with `{}` for its variable; none for all events.
     differences
         Of each type the differences of its events of this kind, in order of time.
     """
 
-    name: str
     condition: str | None
     differences: tuple[Floats, ...]
 
@@ -92,8 +89,8 @@ class WorkloadStream:
         The events in stream order, with the attribute `diff`; `seq` counts them.
     types
         The event types, by falling rates.
-    windows
-        How many windows of `window_s` they last.
+    windows, window_s
+        How many windows they last, and the seconds of one.
     kinds
         The kinds of events that patterns are about.
     """
@@ -103,9 +100,9 @@ class WorkloadStream:
     schema: StreamSchema
     events: pa.Table
     types: tuple[str, ...]
-    windows: float
+    windows: int
+    window_s: int
     kinds: tuple[Kind, ...]
-    window_s: int = WINDOW_S
 
     @property
     def longer(self) -> float:
@@ -136,13 +133,13 @@ def stocks(windows: int, window_s: int = WINDOW_S) -> WorkloadStream:
     codes = random.choice(TYPES, trades, p=RATES / RATES.sum())
     evenly = LEAST_STEP * (GREATEST_STEP / LEAST_STEP) ** (np.arange(TYPES) / (TYPES - 1))
     steps = np.random.default_rng(_STEPS_SEED).permutation(evenly)
-    differences = np.rint(random.normal(0.0, 1.0, trades) * steps[codes]) / 100
-    names = [f"S{code:02d}" for code in range(TYPES)]
-    events = event_table(times_us, ticker=named_types(codes, names), diff=differences)
+    diff = np.rint(random.normal(0.0, 1.0, trades) * steps[codes]) / 100
+    names = tuple(f"S{code:02d}" for code in range(TYPES))
+    events = event_table(times_us, ticker=named_types(codes, names), diff=diff)
     schema = events_schema(STOCKS, "Trade", "ticker", ticker="string", diff="float64")
-    kind = Kind("all", None, _by_type(codes, differences, np.ones(trades, np.bool_)))
     description = f"{trades:,} generated trades of {TYPES} stocks in {windows} windows"
-    return WorkloadStream(STOCKS, description, schema, events, tuple(names), float(windows), (kind,), window_s)
+    kinds = _kinds(codes, diff, {None: np.ones(trades, np.bool_)})
+    return WorkloadStream(STOCKS, description, schema, events, names, windows, window_s, kinds)
 
 
 @cache
@@ -151,76 +148,43 @@ def traffic(data: Path | None, windows: int, window_s: int = WINDOW_S) -> Worklo
 
     Every sensor reads every five minutes; its differences are to its own reading before.
     """
-    looks = windows * window_s // EVERY_S + 1
-    month = month_of_readings(data)
-    if month is not None:
-        readings = month
-        source = "readings of the road sensors of Aarhus in August 2014"
-        begins = _BEGINS.timestamp() * 1e6
-    else:
-        readings = _generated_readings(looks + _LOOKS_BEFORE)
+    readings = month_of_readings(data)
+    source, begins = "readings of the road sensors of Aarhus in August 2014", _BEGINS.timestamp() * 1e6
+    before_us = _LOOKS_BEFORE * EVERY_S * 1e6
+    if readings is None:
+        readings = _generated_readings(windows * window_s // EVERY_S + 1 + _LOOKS_BEFORE)
         source = "generated readings of road sensors (the real month was not there)"
-        begins = readings.column("timestamp").cast(pa.int64())[0].as_py() + _LOOKS_BEFORE * EVERY_S * 1e6
+        begins = readings.column("timestamp").cast(pa.int64())[0].as_py() + before_us
     timestamps = readings.column("timestamp").cast(pa.int64()).to_numpy()
-    near = (timestamps >= begins - _LOOKS_BEFORE * EVERY_S * 1e6) & (timestamps < begins + windows * window_s * 1e6)
+    near = (timestamps >= begins - before_us) & (timestamps < begins + windows * window_s * 1e6)
     readings, timestamps = readings.filter(pa.array(near)), timestamps[near]
     sensors = readings.column("report_id").combine_chunks().dictionary_encode()
     zones = _zones(len(sensors.dictionary))[np.argsort(np.argsort(sensors.dictionary.to_numpy()))]
     inside = timestamps >= begins
-    numbers = [
+    diff, more = (
         differences_by_type(sensors.indices.to_numpy(), readings.column(name).to_numpy().astype(np.float64))[inside]
         for name in ("avg_speed", "vehicle_count")
-    ]
-    codes = zones[sensors.indices.to_numpy()][inside]
-    names = [f"Z{zone:02d}" for zone in range(TYPES)]
-    diff, more = (of.astype(np.int64) for of in numbers)
-    events = event_table(timestamps[inside], zone=named_types(codes, names), diff=diff, more=more)
-    schema = events_schema(TRAFFIC, "Reading", "zone", zone="string", diff="int64", more="int64")
-    kinds = tuple(
-        Kind(name, f"{{0}}.diff {sign} 0 AND {{0}}.more {sign} 0", _by_type(codes, numbers[0], fits))
-        for name, sign, fits in (
-            ("both rise", ">", (numbers[0] > 0) & (numbers[1] > 0)),
-            ("both fall", "<", (numbers[0] < 0) & (numbers[1] < 0)),
-        )
     )
+    codes = zones[sensors.indices.to_numpy()][inside]
+    names = tuple(f"Z{zone:02d}" for zone in range(TYPES))
+    numbers = {"diff": diff.astype(np.int64), "more": more.astype(np.int64)}
+    events = event_table(timestamps[inside], zone=named_types(codes, names), **numbers)
+    schema = events_schema(TRAFFIC, "Reading", "zone", zone="string", diff="int64", more="int64")
     description = f"{len(codes):,} {source} in {windows} windows, the sensors being in {TYPES} zones of 3 to 71"
-    return WorkloadStream(TRAFFIC, description, schema, events, tuple(names), float(windows), kinds, window_s)
+    both_rise, both_fall = (diff > 0) & (more > 0), (diff < 0) & (more < 0)
+    rise, fall = "{0}.diff > 0 AND {0}.more > 0", "{0}.diff < 0 AND {0}.more < 0"
+    kinds = _kinds(codes, diff, {rise: both_rise, fall: both_fall})
+    return WorkloadStream(TRAFFIC, description, schema, events, names, windows, window_s, kinds)
 
 
-def permuted(
-    stream: WorkloadStream, phase: int, types: Sequence[int], seed: int, *, on_top: bool = False
-) -> WorkloadStream:
-    """The stream with types exchanged (MCEP [0150]): in every `phase` events 5 of some types are put in random order.
-
-    An event of one of them becomes one of the type that follows its own in that order, of the last one one of the
-    first: none of the five keeps its events.
-
-    Parameters
-    ----------
-    on_top
-        Whether an exchange changes what those before it have left, so that soon all of the types have changed, or the
-        stream as it was.
-    """
-    attribute = stream.schema.type_attribute
-    column = stream.events.column(attribute).combine_chunks()
-    codes = column.indices.to_numpy()
-    random = np.random.default_rng((seed, phase))
-    exchanged = np.empty_like(codes)
-    left = np.arange(len(stream.types), dtype=codes.dtype)
-    for first in range(0, len(codes), phase):
-        chosen = random.choice(np.array(types), min(PERMUTED_TYPES, len(types)), replace=False)
-        becomes = np.arange(len(stream.types), dtype=codes.dtype)
-        becomes[chosen] = np.roll(chosen, -1)
-        left = becomes[left] if on_top else becomes
-        exchanged[first : first + phase] = left[codes[first : first + phase]]
-    replaced = pa.DictionaryArray.from_arrays(pa.array(exchanged), column.dictionary)
-    events = stream.events.set_column(stream.events.column_names.index(attribute), attribute, replaced)
-    name = f"{stream.name}, types exchanged every {phase} events"
-    return replace(stream, name=name, description=name, events=events)
-
-
-def _by_type(codes: Ints, differences: Floats, fits: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
-    return tuple(differences[fits & (codes == code)] for code in range(TYPES))
+def _kinds(
+    codes: Ints, differences: Floats, conditions: Mapping[str | None, npt.NDArray[np.bool_]]
+) -> tuple[Kind, ...]:
+    """The kinds of events that fulfil conditions."""
+    return tuple(
+        Kind(condition, tuple(differences[fits & (codes == code)] for code in range(TYPES)))
+        for condition, fits in conditions.items()
+    )
 
 
 def _zones(sensors: int) -> Ints:
@@ -231,11 +195,31 @@ def _zones(sensors: int) -> Ints:
 
 
 def _generated_readings(looks: int) -> pa.Table:
-    readings = generate_traffic(looks)
     random = np.random.default_rng(_ZONES_SEED)
     mean = np.exp(random.uniform(0.0, 3.0, SENSORS))
     counts = random.poisson(mean, (looks, SENSORS)).astype(np.int64)
-    return readings.append_column("vehicle_count", pa.array(counts.reshape(-1)))
+    return generate_traffic(looks).append_column("vehicle_count", pa.array(counts.reshape(-1)))
+
+
+def permuted(stream: WorkloadStream, phase: int, types: Sequence[int], seed: int) -> WorkloadStream:
+    """The stream with types exchanged (MCEP [0150]): in every `phase` events 5 of some types are put in random order.
+
+    An event of one of them becomes one of the type that follows its own in that order, of the last one one of the
+    first: none of the five keeps its events.
+    """
+    attribute = stream.schema.type_attribute
+    column = stream.events.column(attribute).combine_chunks()
+    codes = column.indices.to_numpy()
+    random = np.random.default_rng((seed, phase))
+    exchanged = np.empty_like(codes)
+    for first in range(0, len(codes), phase):
+        chosen = random.choice(np.array(types), min(PERMUTED_TYPES, len(types)), replace=False)
+        becomes = np.arange(len(stream.types), dtype=codes.dtype)
+        becomes[chosen] = np.roll(chosen, -1)
+        exchanged[first : first + phase] = becomes[codes[first : first + phase]]
+    replaced = pa.DictionaryArray.from_arrays(pa.array(exchanged), column.dictionary)
+    events = stream.events.set_column(stream.events.column_names.index(attribute), attribute, replaced)
+    return replace(stream, events=events)
 
 
 SELECTIVITIES = 0.003, 0.92
@@ -260,9 +244,6 @@ PAIRS = 2_000
 MOST_DRAWS = 2_000
 
 
-DEFAULT_WINDOW = f"{WINDOW_S // 60} minutes"
-
-
 @dataclass(frozen=True)
 class Shape:
     """The shape of a workload.
@@ -275,21 +256,26 @@ class Shape:
         The pool that types are drawn from.
     rate_difference
         The largest difference of rates in a pattern, as a share of the largest there is (MCEP [0154]).
-    window
-        `15 minutes`, or a number of events.
-    kleene
-        Whether there are patterns with KL. Where any type may come to be busy there are none: lists double with each
-        event.
+    window_s, counts_events
+        The seconds of the window; and whether it is one of as many events as come in these in the mean.
+    all_compared
+        Whether any two types are compared, and selectively, as it takes where a window holds thousands of events; there
+        is no KL then, whose lists double with each event.
     """
 
     patterns: int
     size: int = 5
     types: int = 12
     rate_difference: float = 1.0
-    window: str = DEFAULT_WINDOW
-    kleene: bool = True
+    window_s: int = WINDOW_S
+    counts_events: bool = False
     all_compared: bool = False
-    """Whether any two types are compared, and selectively, as it takes where a window holds thousands of events."""
+
+    def window_in(self, stream: WorkloadStream) -> str:
+        """The window of the patterns, as statements have it."""
+        if not self.counts_events:
+            return f"{self.window_s} seconds"
+        return f"{round(stream.events.num_rows / stream.windows * self.window_s / stream.window_s)} events"
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +284,6 @@ class PatternWorkload:
 
     text: str
     patterns: tuple[Pattern, ...]
-    pool: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -329,22 +314,28 @@ class _Draft:
 
 
 @cache
-def draw_workload(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> PatternWorkload:
+def draw_workload(
+    stream: WorkloadStream, shape: Shape, number: int, seed: int, changed: WorkloadStream | None = None
+) -> PatternWorkload:
     """Draw a workload; the same for the same arguments, and its first patterns the same however many there are.
 
     Parameters
     ----------
     number, seed
         Which workload of this shape, and of which run. The window has no part in what is drawn.
+    changed
+        Another stream that is made of this one, in which the patterns are to have few matches, too.
     """
-    return _draw_workload(stream, shape, number, seed, [stream])
-
-
-def draw_workload_for(
-    stream: WorkloadStream, changed: WorkloadStream, shape: Shape, number: int, seed: int
-) -> PatternWorkload:
-    """Draw a workload as of one stream, whose patterns have few matches in another one that is made of it, too."""
-    return _draw_workload(stream, shape, number, seed, [stream, changed])
+    random, world = _first_world(stream, shape, number, seed)
+    drafts = _drafts(random, stream, shape, world)
+    kept: list[_Draft] = []
+    while len(kept) < shape.patterns:
+        new = list(islice(drafts, shape.patterns - len(kept)))
+        for one in (stream, changed):
+            new = _with_few_matches(one, world, new) if one is not None and new else new
+        kept += new
+    text = _text(stream, world, kept, shape.window_in(stream))
+    return PatternWorkload(text, tuple(parse_patterns(text, stream.schema)))
 
 
 def pool_of(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tuple[int, ...]:
@@ -353,79 +344,40 @@ def pool_of(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tup
 
 
 def _first_world(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tuple[np.random.Generator, _World]:
+    """The first world that has patterns, and the draws after it; types may differ too much, or not be compared."""
     random = np.random.default_rng((seed, number, shape.size, shape.types, round(1000 * shape.rate_difference)))
-    world = _draw_world(random, stream, shape)
-    while not _has_patterns(stream, shape, world):  # types whose rates differ too much, or no comparison among them
-        world = _draw_world(random, stream, shape)
-    return random, world
-
-
-def _draw_workload(
-    stream: WorkloadStream, shape: Shape, number: int, seed: int, inputs: Sequence[WorkloadStream]
-) -> PatternWorkload:
-    random, world = _first_world(stream, shape, number, seed)
-    drawn: dict[_Draft, None] = {}
-    kept: list[_Draft] = []
-    while len(kept) < shape.patterns:
-        new = [_next_draft(random, stream, shape, world, drawn) for _ in range(shape.patterns - len(kept))]
-        for one in inputs:
-            new = _with_few_matches(one, world, new)
-        kept += new
-    text = _text(stream, world, kept, shape.window)
-    return PatternWorkload(text, tuple(parse_patterns(text, stream.schema)), world.pool)
-
-
-def _has_patterns(stream: WorkloadStream, shape: Shape, world: _World) -> bool:
-    probe = np.random.default_rng(0)
-    return any(_draw(probe, stream, shape, world) is not None for _ in range(MOST_DRAWS))
-
-
-def _next_draft(
-    random: np.random.Generator, stream: WorkloadStream, shape: Shape, world: _World, drawn: dict[_Draft, None]
-) -> _Draft:
-    """The next pattern that is none of those drawn and not too dear; after `MOST_DRAWS` one that is."""
-    draws = 0
     while True:
+        world, probe = _draw_world(random, stream, shape), np.random.default_rng(0)
+        if any(_draw(probe, stream, shape, world) is not None for _ in range(MOST_DRAWS)):
+            return random, world
+
+
+def _drafts(random: np.random.Generator, stream: WorkloadStream, shape: Shape, world: _World) -> Iterator[_Draft]:
+    """Patterns that are none of those before and not too dear; after `MOST_DRAWS` in vain one that is."""
+    drawn: set[_Draft] = set()
+    in_vain = 0
+    while in_vain < 100 * MOST_DRAWS:
         draft = _draw(random, stream, shape, world)
-        draws += 1
-        if draft is None:
-            if draws > 100 * MOST_DRAWS:
-                raise ValueError(f"there are no patterns of this shape: {shape}")
-            continue
-        if draws >= MOST_DRAWS or (draft not in drawn and _affordable(stream, world, draft)):
-            drawn[draft] = None
-            return draft
+        in_vain += 1
+        if draft and (in_vain >= MOST_DRAWS or (draft not in drawn and _affordable(stream, world, draft))):
+            drawn.add(draft)
+            in_vain = 0
+            yield draft
+    raise ValueError(f"there are no patterns of this shape: {shape}")
 
 
 def _with_few_matches(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft]) -> list[_Draft]:
     """The drafts that have about as few matches as they are expected to, in all of the stream."""
-    if not drafts:
-        return []
-    text = _text(stream, world, drafts, f"{stream.window_s} seconds")
-    patterns = parse_patterns(text, stream.schema)
+    patterns = parse_patterns(_text(stream, world, drafts, f"{stream.window_s} seconds"), stream.schema)
     snapshot = estimate_statistics(patterns, stream.events, max_pairs=PAIRS)
-    counts = detect(
-        patterns, stream.events, plan_workload(patterns, snapshot, "reordering"), mechanism="fused", output="count"
-    )
+    plan = plan_workload(patterns, snapshot, "reordering")
+    counts = detect(patterns, stream.events, plan, mechanism="fused", output="count")
     most = MORE_MATCHES * MOST_MATCHES * stream.longer * stream.windows
     return [
         draft
         for draft, pattern in zip(drafts, patterns, strict=True)
         if int(counts[pattern.name].column("count")[0].as_py()) <= most
     ]
-
-
-def _text(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft], window: str) -> str:
-    return ";\n".join(
-        _statement(f"p{place:04d}", stream.kinds[draft.kind], stream, world, draft, window)
-        for place, draft in enumerate(drafts)
-    )
-
-
-def events_of_window(stream: WorkloadStream, window_s: int) -> int:
-    """The events that come in a time, in the mean: the size of a count window like it."""
-    events: int = round(stream.events.num_rows / stream.windows * window_s / WINDOW_S)
-    return events
 
 
 def _draw_world(random: np.random.Generator, stream: WorkloadStream, shape: Shape) -> _World:
@@ -447,7 +399,7 @@ def _draw_world(random: np.random.Generator, stream: WorkloadStream, shape: Shap
 
 def _draw(random: np.random.Generator, stream: WorkloadStream, shape: Shape, world: _World) -> _Draft | None:
     """One pattern, or None where it has too few comparisons, or too many, or its rates differ too much."""
-    size = shape.size if shape.size <= 2 or shape.all_compared else shape.size + int(random.integers(-1, 2))
+    size = shape.size if shape.all_compared else shape.size + int(random.integers(-1, 2))
     kind = int(random.integers(len(stream.kinds)))
     rates = stream.per_window[kind]
     highest = rates[int(random.choice(world.pool))]
@@ -463,7 +415,7 @@ def _draw(random: np.random.Generator, stream: WorkloadStream, shape: Shape, wor
     structure = SEQUENCE if random.random() < 0.5 else CONJUNCTION
     if random.random() >= SPECIAL or size < 3:
         return _Draft(kind, structure, types)
-    if random.random() < 0.5 or not shape.kleene:
+    if random.random() < 0.5 or shape.all_compared:
         return _Draft(kind, SEQUENCE, types, (NEGATION, int(random.integers(1, size - 1))))
     slow = [place for place, code in enumerate(types) if rates[code] <= MOST_KLEENE_EVENTS]
     return _Draft(kind, structure, types, (KLEENE, int(random.choice(slow)))) if slow else None
@@ -478,8 +430,7 @@ def _affordable(stream: WorkloadStream, world: _World, draft: _Draft) -> bool:
         if draft.special == (NEGATION, place):
             continue
         ways *= math.exp(rates[code]) - 1 if draft.special == (KLEENE, place) else rates[code]
-        for before in bound:
-            ways *= world.selectivities.get((before, code), 1.0)
+        ways *= math.prod(world.selectivities.get((before, code), 1.0) for before in bound)
         bound.append(code)
         if draft.structure == SEQUENCE:
             ways /= len(bound)
@@ -488,7 +439,16 @@ def _affordable(stream: WorkloadStream, world: _World, draft: _Draft) -> bool:
     return ways <= MOST_MATCHES * stream.longer
 
 
-def _statement(name: str, kind: Kind, stream: WorkloadStream, world: _World, draft: _Draft, window: str) -> str:
+def _text(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft], window: str) -> str:
+    """The statements of drafts."""
+    return ";\n".join(
+        f"NAME p{place:04d} PATTERN {_pattern(stream, world, draft)} WITHIN {window}"
+        for place, draft in enumerate(drafts)
+    )
+
+
+def _pattern(stream: WorkloadStream, world: _World, draft: _Draft) -> str:
+    """The structure and the conditions of a draft."""
     names = variable_names(len(draft.types))
     operands = [f'"{stream.types[code]}" {variable}' for code, variable in zip(draft.types, names, strict=True)]
     references = list(names)
@@ -496,10 +456,10 @@ def _statement(name: str, kind: Kind, stream: WorkloadStream, world: _World, dra
         what, place = draft.special
         operands[place] = f"{'NOT' if what == NEGATION else 'KL'}({operands[place]})"
         references[place] += "[i]" if what == KLEENE else ""
-    conditions = [kind.condition.format(reference) for reference in references] if kind.condition else []
-    margins = world.margins[draft.kind]
+    of_each, margins = stream.kinds[draft.kind].condition, world.margins[draft.kind]
+    conditions = [of_each.format(reference) for reference in references] if of_each else []
     for (one, first), (other, second) in combinations(zip(draft.types, references, strict=True), 2):
         if (one, other) in margins:
             conditions.append(f"{second}.diff - {first}.diff > {margins[one, other]:.6g}")
     operator = "SEQ" if draft.structure == SEQUENCE else "AND"
-    return f"NAME {name} PATTERN {operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)} WITHIN {window}"
+    return f"{operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)}"

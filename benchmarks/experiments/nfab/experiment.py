@@ -92,8 +92,10 @@ WINDOW = "@"
 """Separator of algorithm and window in the names of figures that were measured for several windows in turn."""
 
 
-def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
-    """Find all matches of a query by several algorithms in turn, several times.
+def measure(query: Query, algorithms: Sequence[str], events: pa.Table, output: str = ALL) -> dict[str, Figure]:
+    """Find the matches of a query by several algorithms in turn, several times: all, or the non-overlapping ones.
+
+    Of matches that overlap the shortest is kept, and ends the runs that would overlap it.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[s
         median of the ratios of the first algorithm's seconds to this one's in runs that followed each other. Both are
         there for the earlier and the later half of the runs, too, as `seconds_early` and so on.
     """
-    return _in_turn({algorithm: _Listing(query, algorithm, events) for algorithm in algorithms})
+    return _in_turn({algorithm: _Listing(query, algorithm, events, output) for algorithm in algorithms})
 
 
 def measure_windows(queries: Sequence[Query], events: Mapping[int, pa.Table]) -> dict[str, Figure]:
@@ -120,30 +122,30 @@ def measure_windows(queries: Sequence[Query], events: Mapping[int, pa.Table]) ->
     return figures | {f"{name}.events": len(run.events) for name, run in runs.items()}
 
 
-def measure_non_overlap(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
-    """The same for non-overlapping matches: the shortest is kept, and ends the runs that would overlap it."""
-    return _in_turn({algorithm: _NonOverlapping(query, algorithm, events) for algorithm in algorithms})
-
-
 @dataclass(frozen=True)
 class _Listing:
-    """Lists all matches of a query, and counts what is done for it."""
+    """Lists all matches of a query, or finds and writes the non-overlapping ones, and counts what is done for it."""
 
     query: Query
     algorithm: str
     events: pa.Table
+    output: str = ALL
 
     def __call__(self) -> dict[str, Figure]:
-        pattern = pattern_of(self.query)
-        mechanism = MECHANISMS[MECHANISM].with_options(_options(self.algorithm))
+        pattern = pattern_of(self.query, self.output)
+        apart = self.output == NON_OVERLAP
+        mechanism = MECHANISMS[MECHANISM].with_options((*_options(self.algorithm), *([PRUNE] if apart else [])))
         orders = [[variable.name for variable in clause.positive] for clause in pattern.clauses]
         counters = Counters()
         begin = time.process_time()
         prepared = PreparedEvents(self.events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
         matches = elements = 0
-        for block in mechanism.find(pattern, orders, prepared, EVERYTHING, counters):
-            matches += len(block)
-            elements += len(block.rows) if isinstance(block, ListBlock) else block.rows.size
+        if apart:
+            matches = sum(len(one) for one in Detection(pattern, mechanism, orders, prepared, counters).batches())
+        else:
+            for block in mechanism.find(pattern, orders, prepared, EVERYTHING, counters):
+                matches += len(block)
+                elements += len(block.rows) if isinstance(block, ListBlock) else block.rows.size
         seconds = time.process_time() - begin
         runs = counters.runs[pattern.name]
         return {
@@ -155,33 +157,6 @@ class _Listing:
             "events_read": runs.read,
             "events_read_again": runs.read_again,
             "peak_runs": counters.peak_instances,
-        }
-
-
-@dataclass(frozen=True)
-class _NonOverlapping:
-    """Finds the non-overlapping matches of a query, and writes them."""
-
-    query: Query
-    algorithm: str
-    events: pa.Table
-
-    def __call__(self) -> dict[str, Figure]:
-        pattern = pattern_of(self.query, NON_OVERLAP)
-        mechanism = MECHANISMS[MECHANISM].with_options((*_options(self.algorithm), PRUNE))
-        orders = [[variable.name for variable in clause.positive] for clause in pattern.clauses]
-        counters = Counters()
-        begin = time.process_time()
-        prepared = PreparedEvents(self.events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-        batches = Detection(pattern, mechanism, orders, prepared, counters).batches()
-        matches = sum(batch.num_rows for batch in batches)
-        seconds = time.process_time() - begin
-        runs = counters.runs[pattern.name]
-        return {
-            "seconds": seconds,
-            "matches": matches,
-            "events_read": runs.read,
-            "events_read_again": runs.read_again,
         }
 
 
@@ -226,9 +201,7 @@ class _Matching:
         }
 
 
-def _in_turn(
-    runs: Mapping[str, _Listing | _NonOverlapping | _Matching], least_rounds: int = LEAST_ROUNDS
-) -> dict[str, Figure]:
+def _in_turn(runs: Mapping[str, _Listing | _Matching], least_rounds: int = LEAST_ROUNDS) -> dict[str, Figure]:
     figures: dict[str, Mapping[str, Figure]] = {}
     seconds: dict[str, list[float]] = {algorithm: [] for algorithm in runs}
     for run in runs.values():
@@ -370,7 +343,7 @@ def _cells_of(sizes: Sizes, seed: int, rising: float) -> Iterator[Cell]:
     apart = [(predicate, strategy) for predicate in ("p3", f"p3{LONGER}") for strategy in STRATEGIES]
     for window in sizes.windows:
         for query in (Query(*name, window) for name in apart):
-            yield cell(NON_OVERLAPPING, query, measure_non_overlap, (BASIC, BACKTRACK))
+            yield cell(NON_OVERLAPPING, query, partial(measure, output=NON_OVERLAP), (BASIC, BACKTRACK))
             yield cell(MATCHING_APART, query, partial(measure_matching, output=NON_OVERLAP), (BASIC, BACKTRACK))
 
 

@@ -148,7 +148,7 @@ def test_a_call_that_has_tested_enough_returns_for_an_interrupt(text: str, monke
 )
 def test_the_benchmark_patterns_have_their_published_counts(text: str, order: str, length: int, matches: int) -> None:
     (pattern,) = parse_patterns(text, STOCK)
-    events = prepare(pattern, generate_stock_stream(length).table())
+    events = prepare(pattern, generate_stock_stream(length))
     assert sum(len(block) for block in run_clause(pattern, pattern.clauses[0], order, events)) == matches
 
 

@@ -206,6 +206,6 @@ def test_large_counts_are_exact(text: str, size: int, expected: int) -> None:
 def test_workloads_of_the_benchmarks(condition: str, window: str, expected: int) -> None:
     text = f"NAME w PATTERN SEQ(S08 a, S10+ b[], S12 c) WHERE {condition} WITHIN {window}"
     patterns = cep.parse_patterns(text, stock_schema())
-    events = generate_stock_stream(10_000).table()
+    events = generate_stock_stream(10_000)
     assert cep.detect(patterns, events, output="count")["w"].to_pylist() == [{"pattern": "w", "count": str(expected)}]
     assert cep.detect(patterns, events)["w"].num_rows == expected

@@ -26,7 +26,7 @@ TEXTS = (
 
 @cache
 def stock_events() -> pa.Table:
-    return generate_stock_stream(EVENTS).table()
+    return generate_stock_stream(EVENTS)
 
 
 @pytest.mark.parametrize("text", TEXTS)
