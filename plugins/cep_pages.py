@@ -54,7 +54,7 @@ from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.numbers.logarithms import format_ln
+from cep_pipeline.planning.clause_statistics import format_ln
 from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -48,7 +48,7 @@ from cep_pipeline.adaptation.thresholds import (
 )
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.planners import BY_PLANNER, keeps_order
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -24,9 +24,9 @@ from cep_pipeline.adaptation.thresholds import questions_of
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
+from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_statistics import format_ln
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Side,

@@ -27,11 +27,10 @@ from cep_pipeline.detection.clause_runs import count_blocks
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanisms import Counters, Mechanism
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Sink
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import SummaryOf, route_of
-from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern

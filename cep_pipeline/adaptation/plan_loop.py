@@ -15,8 +15,8 @@ from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_toget
 from cep_pipeline.adaptation.plan_makers import PlanMaker
 from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
+from cep_pipeline.planning.make_plan import runs_of
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.replanning import runs_of
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 

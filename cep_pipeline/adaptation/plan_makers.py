@@ -17,17 +17,16 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import PatternPlan, Sharing, WorkloadSearch
+from cep_pipeline.planning.clause_questions import ClauseQuestions, clause_statistics
 from cep_pipeline.planning.costs import cost_named, with_latency
-from cep_pipeline.planning.make_plan import sharing_for
+from cep_pipeline.planning.make_plan import Replanner, sharing_for
 from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.costs import ln_cost_on as ln_shared_cost_on
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, SearchOptions
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions, clause_statistics
 from cep_pipeline.planning.orderings import GRAIN, ln_costs, ordering_over
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 

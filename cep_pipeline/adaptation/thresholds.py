@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions, ln_planned_selectivity
-from cep_pipeline.planning.numbers.logarithms import format_number
+from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity
+from cep_pipeline.planning.clause_statistics import format_number
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 

@@ -25,7 +25,7 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, s
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.plan_checks import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan
-from cep_pipeline.planning.numbers.logarithms import format_ln
+from cep_pipeline.planning.clause_statistics import format_ln
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import written
 

@@ -23,9 +23,12 @@ from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
     Counters,
+    Executor,
     Metrics,
     Orders,
     Owned,
+    Route,
+    Sink,
     check_options,
     choose_mechanisms,
     orders_only,
@@ -43,7 +46,6 @@ from cep_pipeline.detection.outputs import (
 )
 from cep_pipeline.detection.planned import own_order_plan, worth_planning
 from cep_pipeline.detection.results import Matches, draw_among, match_events
-from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern

@@ -27,10 +27,21 @@ from cep_pipeline.detection.matches import (
     matches_schema,
     return_arrays,
 )
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import (
+    CHOSEN_AMONG,
+    EVERYTHING,
+    LISTED_SOONER,
+    LISTS_LATER,
+    NODES_ASKED,
+    Counters,
+    Executor,
+    Mechanism,
+    Orders,
+    Route,
+    Sink,
+)
 from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, LISTS_LATER, NODES_ASKED, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import not_summarized_because, summarize_unlisted
 from cep_pipeline.errors import NoRoom, TooManyMatches

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.costs import CALL_NS, PATTERN_NS, ROW_NS, SAVED, finding_ns
 from cep_pipeline.detection.counting.choice import binds_lists
-from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, in_pattern_order
+from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, Sink, in_pattern_order
 from cep_pipeline.detection.outputs import route_of
-from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
@@ -28,7 +27,7 @@ from cep_pipeline.slices.prepared import Streams
 from cep_pipeline.slices.views import clause_cache_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.planning.replanning import Replanner
+    from cep_pipeline.planning.make_plan import Replanner
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 MOST_COMPARED = 100
@@ -98,10 +97,9 @@ def replanner_for(
     InputError
         `planner` or `cost` is unknown, or `alpha` is no weight.
     """
-    from cep_pipeline.planning.make_plan import planner_for
+    from cep_pipeline.planning.make_plan import Replanner, planner_for
     from cep_pipeline.planning.planned_clauses import default_cost
     from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
-    from cep_pipeline.planning.replanning import Replanner
 
     of = MECHANISMS[mechanism]
     in_order = pattern.name in in_pattern_order({pattern.name: mechanism})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.clause_statistics import ln_sum
 from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of
 from cep_pipeline.statistics.snapshot import Selectivity

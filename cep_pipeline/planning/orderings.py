@@ -14,10 +14,9 @@ from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_sum
 from cep_pipeline.planning.costs import CostModel, SetTerm
 from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, named_join, positions_below, tree_of_positions
 
 Side: TypeAlias = "tuple[int, ...] | PositionTree"

@@ -21,15 +21,15 @@ from cep_pipeline.planning.clause_plans import (
     StatisticsSummary,
     TestedCondition,
 )
-from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.kernel import DEAR, NUMBER
-from cep_pipeline.planning.numbers.clause_questions import (
+from cep_pipeline.planning.clause_questions import (
     ClauseQuestions,
     ln_lists,
     ln_planned_selectivity,
     planned_events_in_window,
 )
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_order_share
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_order_share
+from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
+from cep_pipeline.planning.costs.kernel import DEAR, NUMBER
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
 from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.kleene.list_conditions import ListConditions, limit_in, possible_course
-from cep_pipeline.detection.mechanisms import MECHANISMS, choose_mechanisms
+from cep_pipeline.detection.mechanisms import MECHANISMS, Executor, Route, Sink, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import route_of
-from cep_pipeline.detection.route import Executor, Route, Sink
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern

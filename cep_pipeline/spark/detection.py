@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.detect import count_slice, detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
-from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.mechanisms import Counters, Route, by_route
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.route import Route, by_route
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array

@@ -16,9 +16,9 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.algorithms.dynamic_programming import search_orders, search_trees
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import (
     Side,
     TreesOfSets,

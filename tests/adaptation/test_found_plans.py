@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import decision_function
 from cep_pipeline.errors import PlanError
-from cep_pipeline.planning.replanning import Replanner, runs_of
+from cep_pipeline.planning.make_plan import Replanner, runs_of
 from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
 from tests.statistics.market import parse

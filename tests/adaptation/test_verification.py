@@ -12,7 +12,7 @@ from cep_pipeline.adaptation import Verification, decision_function, invariants_
 from cep_pipeline.adaptation.invariants import InvariantCheck, is_violated
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import COSTS, plan
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.orderings import ln_measure
 from tests.adaptation import drifting
 from tests.adaptation.test_invariants import ABC, CALM

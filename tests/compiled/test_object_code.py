@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.compiled import cache, object_code
+from cep_pipeline.compiled import object_code
 
 ANSWER = "define i64 @answer(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n"
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def library() -> object_code.Library:
     """The code of `ANSWER`: kept from before, or compiled now."""
-    return object_code.load(cache.kept(object_code.code_key(ANSWER), lambda: object_code.compile_ir(ANSWER)))
+    return object_code.load(object_code.kept(object_code.code_key(ANSWER), lambda: object_code.compile_ir(ANSWER)))
 
 
 def no_compiler(_ir: str) -> bytes:
@@ -46,7 +46,7 @@ def test_without_a_usable_folder_code_stays_in_memory(
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     monkeypatch.setenv("CEP_CACHE_DIR", str(blocked))
-    assert cache.cache_folder() is None
+    assert object_code.cache_folder() is None
     assert library().function("answer", 1)(1) == 42
 
 
@@ -55,7 +55,7 @@ def test_no_folder_of_another_user_is_used(folder: Path) -> None:
         pytest.skip("only root can give folders away")
     folder.mkdir(parents=True, mode=0o700)
     os.chown(folder, 65_534, 65_534)
-    assert cache.cache_folder() is None
+    assert object_code.cache_folder() is None
     assert library().function("answer", 1)(1) == 42
     assert [*folder.iterdir()] == []
 
@@ -68,7 +68,7 @@ def test_a_home_that_cannot_be_written_keeps_nothing(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert cache.cache_folder() is None
+    assert object_code.cache_folder() is None
     assert library().function("answer", 1)(1) == 42
     assert caplog.messages == []
 
@@ -78,11 +78,11 @@ def test_the_folder_of_caches_is_the_home_s_or_the_configured_one(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache.cache_folder() == folder
+    assert object_code.cache_folder() == folder
     monkeypatch.delenv("CEP_CACHE_DIR")
-    assert cache.cache_folder() == tmp_path / "xdg" / "cep_pipeline" / "kernels"
+    assert object_code.cache_folder() == tmp_path / "xdg" / "cep_pipeline" / "kernels"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache.cache_folder() == tmp_path / "home" / ".cache" / "cep_pipeline" / "kernels"
+    assert object_code.cache_folder() == tmp_path / "home" / ".cache" / "cep_pipeline" / "kernels"
 
 
 def test_numba_keeps_nothing_on_disk() -> None:

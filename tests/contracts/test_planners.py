@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,
@@ -24,7 +24,7 @@ from cep_pipeline.planning.orderings import (
     ln_measure,
     positions_of,
 )
-from cep_pipeline.planning.plan_json import part_from_json, part_to_json
+from cep_pipeline.planning.plans import part_from_json, part_to_json
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from cep_pipeline.statistics.terms import terms_of
 from tests import streams

@@ -7,8 +7,8 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import TreeOrdering
 from tests.planning.given_planners import give
 from tests.statistics.market import market, parse

@@ -9,9 +9,8 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import DetectionRun, detect_slice
-from cep_pipeline.detection.mechanisms import EVERYTHING
+from cep_pipeline.detection.mechanisms import EVERYTHING, Sink, by_route
 from cep_pipeline.detection.outputs import route_of
-from cep_pipeline.detection.route import Sink, by_route
 from cep_pipeline.questions.explained_mechanisms import explained_choice
 from tests.streams import stream_schema
 

@@ -9,7 +9,7 @@ from itertools import permutations
 
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.numbers.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
+from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
 
 KINDS = st.sampled_from(["number"] * 3 + ["root", "correlation", "clock"])
 SELECTIVITIES = st.one_of(st.floats(0.001, 1.0), st.sampled_from([1.0, 1e-30, 0.5]))

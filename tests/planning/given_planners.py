@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
+from cep_pipeline.planning import explain as compare
 from cep_pipeline.planning import make_plan, planned_clauses, planners
-from cep_pipeline.planning.explain import compare
 
 QUICK = ("trivial", "event_frequency", "greedy", "dp_left_deep")
 """The planners beside the one that is given."""

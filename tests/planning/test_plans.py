@@ -14,7 +14,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
-from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
+from cep_pipeline.planning.clause_statistics import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.observed import OutputProfile
 from tests.statistics.market import market, parse

@@ -13,9 +13,9 @@ from cep_pipeline.adaptation import invariants_of
 from cep_pipeline.adaptation.plan_makers import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
+from cep_pipeline.planning.make_plan import Replanner
 from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.numbers.clause_statistics import ln_partial_matches
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ln_partial_matches
 from cep_pipeline.statistics.joint import ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import JointSelectivity, StatisticsSnapshot
 from tests.statistics.market import market, parse

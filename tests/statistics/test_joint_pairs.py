@@ -13,7 +13,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Window
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.statistics import Source, StatisticsSnapshot, estimate, partial_statistics
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.statistics.joint import joint_pairs

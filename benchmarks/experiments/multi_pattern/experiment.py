@@ -33,9 +33,9 @@ from cep_pipeline.detection.network.run import NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
+from cep_pipeline.planning.clause_statistics import mask_of
 from cep_pipeline.planning.multi_pattern import Member, members_of
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
-from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
 from cep_pipeline.slices.prepared import PreparedEvents

@@ -12,9 +12,20 @@ from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause
 from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.detection.mechanisms import (
+    CHOSEN_AMONG,
+    EVERYTHING,
+    LISTED_SOONER,
+    NODES_ASKED,
+    NOT_SWEPT,
+    Counters,
+    Executor,
+    Orders,
+    Owned,
+    Route,
+    Sink,
+)
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.route import CHOSEN_AMONG, LISTED_SOONER, NODES_ASKED, NOT_SWEPT, Executor, Route, Sink
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree

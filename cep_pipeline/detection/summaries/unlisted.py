@@ -36,9 +36,8 @@ from cep_pipeline.detection.counting.owned import count_owned, route_to_count
 from cep_pipeline.detection.counting.sweep import Greatest, Sum, filters_of, swept
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.matches import column_to_arrow
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanisms import CHOSEN_AMONG, EVERYTHING, Counters, Executor, Owned, Route, Sink
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.route import CHOSEN_AMONG, Executor, Route, Sink
 from cep_pipeline.detection.summaries.partial import (
     PartialSummary,
     bucket_starts,

@@ -15,9 +15,9 @@ from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, g
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.algorithms.set_search import LN_UNPRUNED, OutOfTime, SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,

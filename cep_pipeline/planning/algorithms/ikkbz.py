@@ -12,10 +12,9 @@ import math
 from dataclasses import dataclass
 from heapq import merge
 
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_sum
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.logarithms import ln_sum
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ from importlib.resources import files
 
 import numpy as np
 
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, JointCondition
 from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, LateTests, term_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, JointCondition
 
 CONSTANTS_FILE = "kernel_costs.json"
 

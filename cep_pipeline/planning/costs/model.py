@@ -38,12 +38,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cep_pipeline.planning.numbers.clause_statistics import (
+from cep_pipeline.planning.clause_statistics import (
     ClauseStatistics,
     ln_partial_matches,
     ln_partial_matches_of_some,
+    ln_sum,
 )
-from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Array = np.ndarray[Any, Any]

@@ -18,10 +18,10 @@ import numpy as np
 
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.costs import check_model
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.trees import (
     Join,
     OrderOrTree,

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
 
+from cep_pipeline.planning.clause_statistics import mask_of
 from cep_pipeline.planning.multi_pattern.local_plans import MOST_PLANS, LocalPlans, variables_of
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import Use, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
-from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.orderings import joins_of
 from cep_pipeline.planning.trees import PositionTree, placed, positions_below
 

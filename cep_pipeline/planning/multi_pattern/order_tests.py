@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from operator import is_not
 
 from cep_pipeline.planning.clause_plans import PatternPlan
+from cep_pipeline.planning.clause_statistics import mask_of
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.costs import Statistics, exchange, ln_cost, take_cheaper
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
-from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import (
     Join,
     OrderOrTree,

@@ -13,9 +13,9 @@ from itertools import chain, combinations
 from operator import or_
 from typing import NamedTuple, TypeVar
 
+from cep_pipeline.planning.clause_statistics import mask_of
 from cep_pipeline.planning.multi_pattern.canonical import bits_of
 from cep_pipeline.planning.multi_pattern.members import Member
-from cep_pipeline.planning.numbers.clause_statistics import mask_of
 
 MOST_PARTS = 1000
 """Most parts of one size that are looked at in one member: of up to twelve common variables all. Of more variables the

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.compressed import runs
 from cep_pipeline.detection.compressed.tables import count_merged
-from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.mechanisms import Counters, Sink
 from cep_pipeline.detection.outputs import route_of
-from cep_pipeline.detection.route import Sink
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.storage import from_decimal_text

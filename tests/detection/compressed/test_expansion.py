@@ -22,9 +22,8 @@ from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEv
 from cep_pipeline.detection.compressed.tables import compress_merged, statements_in
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
-from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.mechanisms import Counters, Sink
 from cep_pipeline.detection.outputs import route_of
-from cep_pipeline.detection.route import Sink
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import outputs
 from cep_pipeline.detection.counting import owned
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Sink
 from cep_pipeline.detection.outputs import route_of
-from cep_pipeline.detection.route import Sink
 from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
 from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import ikkbz_order
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.orderings import ln_order_cost
 from tests.planning import clauses
 from tests.thoroughness import examples

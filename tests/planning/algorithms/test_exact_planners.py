@@ -14,9 +14,8 @@ from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, 
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.algorithms.set_search import SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition, ln_sum
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
-from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,

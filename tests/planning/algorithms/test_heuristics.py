@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order, trivial_order
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 
 # a is rare; b and c are frequent; c hardly ever fits a.
 CLAUSE = ClauseStatistics(

@@ -17,11 +17,10 @@ from cep_pipeline.planning.algorithms.dynamic_programming import (
     dp_left_deep_order,
     search_trees,
 )
-from cep_pipeline.planning.algorithms.heuristics import greedy_order
+from cep_pipeline.planning.algorithms.heuristics import greedy_order, ii_greedy_order, ii_random_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
-from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import left_deep
 from tests.planning import clauses

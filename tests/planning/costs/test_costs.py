@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.costs import (
     CONSUME_MATCHED,
     COSTS,
@@ -33,7 +34,6 @@ from cep_pipeline.planning.costs.kernel import (
     kernel_model,
 )
 from cep_pipeline.planning.costs.model import CANDIDATE_NS, PARTIAL_MATCH_NS
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.trees import PositionTree, positions_below

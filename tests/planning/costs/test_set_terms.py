@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import COSTS, LATENCY
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import ln_tree_cost
 from tests.planning import clauses
 from tests.thoroughness import examples

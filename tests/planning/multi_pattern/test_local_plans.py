@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import COSTS, THROUGHPUT, CostModel, with_latency
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import PositionTree, left_deep, positions_below, tree_of_positions
 from tests.planning.clauses import clause_statistics

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics, series_groups
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_partial_matches
+from cep_pipeline.planning.clause_questions import clause_statistics, series_groups
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_partial_matches
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from tests.statistics.market import SCHEMA, parse
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
-from cep_pipeline.planning.numbers.clause_statistics import (
+from cep_pipeline.planning.clause_statistics import (
     ClauseStatistics,
     PlanCondition,
     ln_order_share,
     ln_partial_matches,
     mask_of,
 )
+from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
 from tests.planning import clauses
 
 CLOSE = {"rel": 1e-12, "abs": 1e-9}

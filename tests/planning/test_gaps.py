@@ -16,10 +16,10 @@ from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.patterns.implications import Implications
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import clause_questions
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ln_partial_matches
 from cep_pipeline.planning.costs import cost_named
-from cep_pipeline.planning.numbers import clause_questions
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.numbers.clause_statistics import ln_partial_matches
 from cep_pipeline.planning.orderings import ordering_over
 from cep_pipeline.slices.prepared import PreparedEvents
 

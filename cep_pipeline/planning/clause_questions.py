@@ -13,13 +13,13 @@ from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause, Variable, connected_parts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import time_spans
-from cep_pipeline.planning.costs.conditions import kind_of
-from cep_pipeline.planning.numbers.clause_statistics import (
+from cep_pipeline.planning.clause_statistics import (
     Agreement,
     ClauseStatistics,
     JointCondition,
     PlanCondition,
 )
+from cep_pipeline.planning.costs.conditions import kind_of
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import (

@@ -1,1 +1,0 @@
-"""Plans as text for people, and planners side by side."""
