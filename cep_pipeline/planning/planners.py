@@ -107,14 +107,14 @@ PLANNERS: dict[str, Planner] = {
         Planner(
             "ii_random",
             "local search from random orders",
-            f"{_ALGORITHMS}.iterative_improvement:ii_random_order",
+            f"{_ALGORITHMS}.heuristics:ii_random_order",
             compared_up_to=14,
             without_invariants_because=_LOCAL_SEARCH,
         ),
         Planner(
             "ii_greedy",
             "local search from the greedy order",
-            f"{_ALGORITHMS}.iterative_improvement:ii_greedy_order",
+            f"{_ALGORITHMS}.heuristics:ii_greedy_order",
             compared_up_to=14,
             without_invariants_because=_LOCAL_SEARCH,
         ),
