@@ -129,7 +129,7 @@ class TooManyMatches(InputError):
         self.composed = composed
         found = f"more than {limit:,} matches" if count is None else f"{_digits(count)} matches"
         bound = "the limit of" if memory is None else "there is memory for, which is about"
-        counted = "use output 'count' (cep detect --output count), or "
+        counted = "use output 'count' (cep detect --output count; in Python also 'compressed'), or "
         advice = counted if count is not None or memory is not None else ""
         rest = "give a smaller window (WITHIN), more conditions or a larger limit"
         if composed:  # these matches are listed, whatever the form of output

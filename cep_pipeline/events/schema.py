@@ -36,7 +36,7 @@ OnMissing = Literal["error", "empty", "skip"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
-class Misstated(InputError):
+class _Misstated(InputError):
     """A rule that a stream schema breaks, and the setting that breaks it."""
 
     def __init__(self, message: str, location: tuple[int | str, ...] = ()) -> None:
@@ -191,8 +191,8 @@ class StreamSchema:
         ]
         return html_table(("attribute", "type", ""), rows, f"stream {self.name}, {self.timezone}")
 
-    def _error(self, message: str, *location: int | str) -> Misstated:
-        return Misstated(f"stream {self.name!r}: {message}", location)
+    def _error(self, message: str, *location: int | str) -> _Misstated:
+        return _Misstated(f"stream {self.name!r}: {message}", location)
 
     @classmethod
     def load(cls, path: str | Path) -> StreamSchema:
@@ -209,7 +209,7 @@ class StreamSchema:
         document = load_document(Path(path), StreamDocument, "stream schema")
         try:
             return schema_of(document)
-        except Misstated as fault:
+        except _Misstated as fault:
             example = "" if "write " in str(fault) else example_at(StreamDocument, fault.location)
             raise InputError(f"{path}:{line_at(Path(path), fault.location)}: {fault}{example}") from fault
 
@@ -479,7 +479,7 @@ _FORMS: Mapping[ValueType, Any] = {
 
 
 def schema_of(document: StreamDocument) -> StreamSchema:
-    """Make the schema of a document; the `Misstated` of a rule that is broken says where it is."""
+    """Make the schema of a document; the `_Misstated` of a rule that is broken says where it is."""
     from cep_pipeline.events.readers import READERS
     from cep_pipeline.events.source import TYPE_OF_FILE, SourceLayout
 
@@ -488,7 +488,7 @@ def schema_of(document: StreamDocument) -> StreamSchema:
     for name, function in document.derived.items():
         if name in attributes:
             said = f"attribute {name!r}: a name of {name!r} too; write another name for it"
-            raise Misstated(said, ("derived", name))
+            raise _Misstated(said, ("derived", name))
         derived.append(_derived_of(name, function, attributes))
         attributes[name] = _type_of(derived[-1], attributes)
     columns = {name: settings.column or name for name, settings in document.attributes.items()}
@@ -499,11 +499,11 @@ def schema_of(document: StreamDocument) -> StreamSchema:
     for index, path in enumerate(document.source.path):
         if document.type_attribute is not None and TYPE_OF_FILE in path:
             said = f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
-            raise Misstated(said, ("source", "path", index))
+            raise _Misstated(said, ("source", "path", index))
     try:
         READERS[document.source.format].check(source)
     except InputError as error:
-        raise Misstated(str(error), ("source", "columns")) from error
+        raise _Misstated(str(error), ("source", "columns")) from error
     return StreamSchema(
         name=document.name,
         base_type=document.base_type,
@@ -525,7 +525,7 @@ def _column_of_type(document: StreamDocument) -> str:
 
     for part in ("attributes", "derived"):
         if EVENT_TYPE in getattr(document, part):
-            raise Misstated(
+            raise _Misstated(
                 f"attribute {EVENT_TYPE!r} has the name that is added where there is no type_attribute; write "
                 f"`type_attribute: {EVENT_TYPE}` if it holds the types; else give it another name",
                 (part, EVENT_TYPE),
@@ -533,12 +533,12 @@ def _column_of_type(document: StreamDocument) -> str:
     telling = [path for path in document.source.path if TYPE_OF_FILE in path]
     if telling and len(telling) < len(document.source.path):
         said = "the types are told by {type} in some of the paths; write it in all of them"
-        raise Misstated(said, ("source", "path"))
+        raise _Misstated(said, ("source", "path"))
     if telling:
         return TYPE_OF_FILE
     if document.base_type is None:
         text = next((name for name, its in document.attributes.items() if its.type == "string"), "symbol")
-        raise Misstated(
+        raise _Misstated(
             f"no setting says what the types of the events are: write for example `type_attribute: {text}`, the "
             "attribute that holds the type; or {type} in source.path where the names of files tell it; or "
             "`base_type: Event`, the one type of all",
@@ -555,7 +555,7 @@ def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, Valu
     kind = attributes.get(function.of)
     if kind is None or not kind.is_number:
         choices = listed([known for known, its in attributes.items() if its.is_number]) or "none"
-        raise Misstated(
+        raise _Misstated(
             f"derived attribute {name!r}: {function.of!r} is no int64 or float64 attribute that stands before it; "
             f"there are: {choices}",
             ("derived", name),
