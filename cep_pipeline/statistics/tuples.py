@@ -113,12 +113,11 @@ class FirstEvents:
         by_rows, distance = order_bound(ties, after=True)
         if ordered and by_rows:
             low = self._rows + distance
-        elif ordered:
-            low = self._row_at(distance, "left")
         elif window.time_us is None:
             low = np.maximum(self._rows - (window.events or 1) + 1, 0)
+            low = np.maximum(low, self._row_at(distance, "left")) if ordered else low
         else:
-            low = self._row_at(-min(window.time_us, LONGEST_US), "left")
+            low = self._row_at(distance if ordered else -min(window.time_us, LONGEST_US), "left")
         if window.time_us is None:
             behind = self._rows + (window.events or 1)
         else:

@@ -125,6 +125,7 @@ def test_the_first_plan_may_be_a_file(folder: Path) -> None:
     assert other.code == 2 and "falling" in other.error
 
 
+@pytest.mark.long
 def test_patterns_that_are_planned_together(folder: Path) -> None:
     """The same file, and switches of all that may share work, whose plans are searched."""
     text = (

@@ -211,6 +211,7 @@ def test_batches_are_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
+@pytest.mark.long
 def test_more_letters_than_an_array_holds_are_refused() -> None:
     names, count = ("x" * 100_000, "y"), 22_000
     with pytest.raises(MemoryError, match=r"1 matches have more than 2\*\*31 letters"):

@@ -63,6 +63,7 @@ def detect(events: int, pattern: str, expected: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read where Linux tells it")
 def test_memory_does_not_grow_with_the_number_of_matches() -> None:
     """The same events with 4 and with 40 million matches, which would take gigabytes if they were held at once."""

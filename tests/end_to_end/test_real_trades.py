@@ -136,6 +136,7 @@ def test_three_real_days_of_trades(tmp_path: Path, spark: SparkSession) -> None:
     assert counts == {name: totals[name] for name in counts}
 
 
+@pytest.mark.long
 def test_generated_days_of_trades(tmp_path: Path, spark: SparkSession) -> None:
     days = [date(2025, 1, 6), date(2025, 1, 7)]
     generate_days(tmp_path / "raw", days, stocks=4, events_per_day=8_000)

@@ -57,6 +57,9 @@ from cep_pipeline.planning import plan
 from cep_pipeline.statistics import estimate_statistics
 from tests.cli.command_line import cep
 
+pytestmark = pytest.mark.long
+
+
 TINY = Sizes(2, (0.1, 3.0), ((2, 6),), ((CONJUNCTION, 3),), (SEQUENCE, 3), ("greedy", "zstream"))
 REAL = Path(__file__).parents[3] / "shared" / "data"
 

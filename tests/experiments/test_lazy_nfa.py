@@ -43,6 +43,9 @@ from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
 
+pytestmark = pytest.mark.long
+
+
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 TINY = Sizes(1, 300, (0.1, 1.0), 2, (0.5, 1.0), 600, 200, 100, input_share=0.5, changing_share=0.1)
 

@@ -56,6 +56,9 @@ from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
 
+pytestmark = pytest.mark.long
+
+
 EXCHANGED = AdaptiveSizes(
     patterns=4,
     size=3,

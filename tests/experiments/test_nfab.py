@@ -36,6 +36,9 @@ from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.errors import CepError
 from tests.benchmarks.sase_runs import Taking, matches_of_runs
 
+pytestmark = pytest.mark.long
+
+
 TINY = Sizes((20, 40, 60), 50, (0.7,), ("p1", "p2", "p3"))
 TAKING: dict[str, Taking] = {
     "p1": lambda prices, price: True,

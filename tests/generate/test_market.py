@@ -75,6 +75,7 @@ def test_trades_are_in_time_order_within_the_session() -> None:
     assert opening <= time_ms[0] and time_ms[-1] < opening + 360_000
 
 
+@pytest.mark.long
 def test_prices_of_stocks_move_together() -> None:
     table = Market(stocks=12, min_rate_per_s=5, hours=6.5, seed=2).trades(MONDAY)
     frame = table.to_pandas()

@@ -99,6 +99,7 @@ def test_a_late_row_is_corrected_over_the_days_that_it_touches(spark: SparkSessi
     assert ids(project) == over_all_days(project) != before
 
 
+@pytest.mark.long
 def test_readers_show_the_events_inside(published: Project) -> None:
     tables = published.tables()
     rows = tables.read_matches("all", pattern="third")

@@ -26,6 +26,7 @@ def project(project: Project) -> Project:
     return project
 
 
+@pytest.mark.long
 def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     for day in DAYS:
         outcome = project.run(warehouse="apart").run_days([day])

@@ -43,6 +43,7 @@ def carries(project: Project, warehouse: str = "warehouse") -> list[str]:
     return [unit.carry_out_digest for unit in project.tables(warehouse).matches_days("all")]
 
 
+@pytest.mark.long
 def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     outcome = project.run(warehouse="together").run_days(DAYS)
     for day in DAYS:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ def test_a_run_says_which_patterns_are_summarized(project: Project) -> None:
     assert "cep matches --summaries --stream ticks --pattern-set all" in done.output
 
 
+@pytest.mark.long
 def test_rows_are_published_with_their_day(project: Project) -> None:
     write_patterns(project, TEXTS)
     outcome = project.run().run_days(DAYS)

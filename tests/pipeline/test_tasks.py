@@ -23,7 +23,7 @@ def scheduler(project: Project) -> Scheduler:
     return Scheduler(project)
 
 
-@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("twice", long_but([False], [False, True]))
 def test_scheduled_days_give_the_tables_of_one_run(project: Project, scheduler: Scheduler, twice: bool) -> None:
     """Each step once, and each twice, as after a retry."""
     for day in DAYS:

@@ -34,6 +34,7 @@ from tests.spark.ingester import (
     rows_of,
     write_day,
 )
+from tests.thoroughness import long_but
 from tests.warehouse.published_days import publish_events, publish_quarantine
 
 if TYPE_CHECKING:
@@ -250,7 +251,9 @@ def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
 # -- order, cuts and carry ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", [[], ["symbol", "timestamp", "price", "size"], ["symbol", "price", "size"]])
+@pytest.mark.parametrize(
+    "key", long_but([[]], [[], ["symbol", "timestamp", "price", "size"], ["symbol", "price", "size"]])
+)
 def test_any_cut_into_files_runs_and_ranges_gives_the_same_day(ingest: Ingester, key: list[str]) -> None:
     schema = trades(ingest.folder, key=key, quality={"max_rejected_share": 1})
     rows = rows_of(MONDAY, 400, 2)

@@ -87,6 +87,7 @@ def test_an_interruption_waits_until_the_block_is_done() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.long
 def test_a_shared_session_is_one_until_the_server_has_closed_it(
     connect: SparkSession, connect_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

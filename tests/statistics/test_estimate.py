@@ -281,6 +281,15 @@ def test_pairs_are_those_of_the_window_and_the_order(
     assert found.count == len(pairs)
 
 
+def test_of_events_at_one_instant_a_count_window_takes_neighbours() -> None:
+    times, rows = np.zeros(5, np.int64), np.arange(5, dtype=np.int32)
+    found = FirstEvents(times, rows).ranges(rows, window=Window(events=2), ordered=True, ties=Ties.ANY)
+    firsts, seconds = draw_pairs(found, 100, np.random.SeedSequence(1))
+    assert {*zip(firsts.tolist(), seconds.tolist(), strict=True)} == {
+        (one, other) for one in range(5) for other in range(5) if abs(one - other) == 1
+    }
+
+
 def test_rough_statistics_are_near_the_whole() -> None:
     patterns = parse(
         "PATTERN SEQ(Stock a, Stock b) WHERE a.price + 20 < b.price WITHIN 2 seconds;"

@@ -160,7 +160,7 @@ def _publish_for_ever(location: str, turn: int, started: Connection) -> None:
         publish_version(tables, version)
 
 
-@pytest.mark.parametrize("seed", long_but([0], range(3)))
+@pytest.mark.parametrize("seed", long_but([], range(3)))
 def test_a_kill_at_a_random_moment_leaves_one_whole_version(tmp_path: Path, seed: int) -> None:
     location = tmp_path / "warehouse"
     open_later(location, 0)

@@ -46,7 +46,7 @@ from tests.planning.multi_pattern.literal import all_trees
 from tests.planning.multi_pattern.planned import MODELS, alike, events, patterns_of, snapshot_of, workload_of
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import market, parse
-from tests.thoroughness import examples
+from tests.thoroughness import examples, long_but
 
 RULES: tuple[Sharing, ...] = ("prefix", "subexpression")
 TEXT = """
@@ -131,7 +131,7 @@ def assert_is_a_forest(shared: SharedPlan) -> None:
         assert [node.size for node in shared.nodes_of(name)] == list(range(1, len(plan) + 1))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", long_but(["subexpression"], RULES))
 @pytest.mark.parametrize("planner", ["simulated_annealing", "tabu"])
 @MODELS
 @settings(max_examples=examples(15))

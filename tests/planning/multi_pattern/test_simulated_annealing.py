@@ -33,6 +33,7 @@ from cep_pipeline.planning.multi_pattern.search_planners import (
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions
 from tests.planning.multi_pattern.planned import alike, workload_of
 from tests.planning.multi_pattern.workloads import SCHEMA
+from tests.thoroughness import long_but
 
 TEXT = """
 NAME two PATTERN AND(D v0, A v1) WITHIN 2 seconds;
@@ -56,7 +57,7 @@ def test_a_threshold_only_comes_down_but_where_the_search_goes_on_from_the_best_
         assert schedule.at(1 / (last + 1)) == (1, round(math.log(REHEATED, ALPHA)))
 
 
-@pytest.mark.parametrize("steps", [PROBED + 500, PROBED + 20_000])
+@pytest.mark.parametrize("steps", long_but([PROBED + 500], [PROBED + 500, PROBED + 20_000]))
 @given(alike())
 def test_a_search_of_some_steps_is_frozen_when_they_end(steps: int, members: list[Member]) -> None:
     workload = workload_of(members, "subexpression")
