@@ -33,7 +33,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_404),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_414),
     "planning": (("cep_pipeline/planning",), 5_221),
     "warehouse": (("cep_pipeline/warehouse",), 3_297),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_917),
@@ -49,7 +49,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 8_100),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 278, 144, 18, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 278, 145, 18, 87
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]

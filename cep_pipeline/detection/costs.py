@@ -57,8 +57,10 @@ COUNTING_S = 20.0
 # Whether a call makes a plan (`planned.worth_planning`).
 CALL_NS, ROW_NS, PATTERN_NS = 1.8e6, 2.7, 2e6
 """Nanoseconds of planning: to estimate any statistics, to read an event of the table, to plan a pattern."""
-SAVED = 0.1
+SAVED = 0.5
 """The share of the time of finding that a plan is taken to save."""
+TESTED_NS = 4.0
+"""Time to test a candidate, and to go on with those that pass: half of them, for each condition."""
 
 # Whether events that are in no match are removed before any are combined (`fused.reduction`).
 FEWEST_COMBINATIONS, FEWEST_CANDIDATES, CANDIDATES_AN_EVENT = 1 << 22, 1 << 28, 800
@@ -171,9 +173,21 @@ def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) ->
 
 
 def finding_ns(of: ClauseSlice) -> float:
-    """Estimate the time that it takes to find the events of the single variables of matches."""
+    """Estimate the time that it takes to find the events of the single variables of matches, in the pattern's order.
+
+    Events that have to come in order share a window: of k of them, one in k! orders is tested.
+    """
     clause, events = of.clause, of.events
     single = [one for one in clause.positive if not one.kleene]
     events.split(one.event_type for one in single)
-    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
-    return candidates_of(of, None, sizes) * CANDIDATE_NS
+    sizes = [len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single]
+    groups = agreement_codes(events, clause.agree_on)[1] if clause.agree_on else 1
+    within, tested, passed, bound = _share_of_window(of) / groups, 0.0, float(next(iter(sizes), 0)), set[str]()
+    for place, (size, one) in enumerate(zip(sizes, single, strict=True)):
+        if place:
+            ordered = any((earlier, one.name) in clause.precedence for earlier in bound)
+            tested += (candidates := passed * size * within * (1 / place if ordered else 2))
+            asked = sum(one.name in conjunct.variables <= bound | {one.name} for conjunct in clause.conjuncts)
+            passed = candidates * 0.5**asked
+        bound.add(one.name)
+    return tested * TESTED_NS
