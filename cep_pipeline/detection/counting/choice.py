@@ -31,7 +31,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties, once_a_pattern
 from cep_pipeline.patterns.rewriting import MOST_US, rewritten
 from cep_pipeline.slices.keys import keys_of, shared_attributes
 from cep_pipeline.slices.views import clause_cache_of
@@ -200,6 +200,7 @@ def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> b
     return len(set(pairs)) == len(pairs) and neighbours.issuperset(pairs)
 
 
+@once_a_pattern
 def sweeps_over(pattern: Pattern) -> bool:
     """Return whether sweeps count the matches of all clauses of a pattern over most events.
 
