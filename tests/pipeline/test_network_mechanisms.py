@@ -58,8 +58,7 @@ def failing_after(detect: Callable[..., Any]) -> Callable[..., Any]:
 
     def work_and_fail(*arguments: Any) -> Any:
         result = detect(*arguments)
-        _, part = arguments[-2]
-        if part.number == 0:
+        if arguments[-2].number == 0:
             raise OSError("the worker is lost")
         return result
 
