@@ -46,11 +46,12 @@ def files_of(project: Project, table: str) -> set[str]:
     return {str(path) for path in (project.folder / "warehouse" / "ticks" / table / "data").rglob("*.parquet")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "function", "number", "table"),
     [
         (spark_jobs.preprocess, "_write_range", 0, "events"),
-        pytest.param(spark_jobs.preprocess, "_write_quarantine_of_day", 0, "quarantine", marks=pytest.mark.long),
+        (spark_jobs.preprocess, "_write_quarantine_of_day", 0, "quarantine"),
         (cep_pipeline.spark.detection, "_detect", 0, "matches"),
     ],
 )
