@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
@@ -28,9 +27,6 @@ from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.clause_statistics import format_ln
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import written
-
-if TYPE_CHECKING:
-    pass
 
 MOST_SHOWN = 40
 """The most invariants, numbers or changed patterns that are shown: those that say most."""
