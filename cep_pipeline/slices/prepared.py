@@ -22,7 +22,7 @@ from cep_pipeline.events.columns import ascend
 from cep_pipeline.expressions.columns import Array, Column, TableColumns, column_from_arrow
 from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
-from cep_pipeline.slices.routines import PADDING, SPLIT_AT_ONCE, group_rows, padded_copy, select_codes
+from cep_pipeline.slices.routines import PADDING, padded_copy, select_codes
 
 Boundary = tuple[int, int]
 """A point `(timestamp in microseconds, seq)` of the stream's order."""
@@ -159,14 +159,9 @@ class PreparedEvents:
         code_of = {name: code for code, name in reversed([*enumerate(names)])}
         present = [name for name in missing if name in code_of]
         self._leaves.update((name, padded_copy(np.empty(0, np.int32))) for name in missing if name not in code_of)
-        if len(present) <= SPLIT_AT_ONCE:
-            rows = select_codes(codes, [code_of[name] for name in present])
+        if present:
+            rows = select_codes(codes, len(names), [code_of[name] for name in present])
             self._leaves.update(zip(present, rows, strict=True))
-            return
-        order, starts = group_rows(codes + np.int32(1), len(names) + 1)
-        for name in present:
-            code = code_of[name] + 1
-            self._leaves[name] = order[starts[code] : starts[code + 1]]
 
     def leaf_rows(self, event_type: EventType) -> Array:
         """int32, ascending, with readable elements behind the end: the rows of all events of a type.

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 
-def select(count: int, codes: Any, wanted: int, rows: Any) -> int:
-    """Write the rows that have a code, and return how many there are.
+def select(count: int, codes: Any, groups: Any, rows: Any, found: Any) -> int:
+    """Write the rows of which the code has a group, and that group, and return how many there are.
 
     Parameters
     ----------
-    rows
-        int32 (count + 1,): every row is written, and the next one over it unless it has the code. So nothing branches.
+    groups
+        int32: the group of each code from -1 on, 0 where it has none.
+    rows, found
+        int32 (count + 1,): every row and group is written, and the next one over it unless it has a group. So nothing
+        branches.
     """
-    found = 0
+    place = 0
     for row in range(count):
-        rows[found] = row
-        found += codes[row] == wanted
-    return found
+        own = groups[codes[row] + 1]
+        rows[place] = row
+        found[place] = own
+        place += own > 0
+    return place
 
 
 def group(count: int, groups: int, codes: Any, starts: Any, order: Any) -> int:

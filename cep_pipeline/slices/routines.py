@@ -7,6 +7,7 @@ costs to compute.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,6 @@ from cep_pipeline.expressions.columns import Array
 
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
-SPLIT_AT_ONCE = 8
-"""Number of types above which a counting sort of all events is faster than comparing with each type."""
 
 
 def room_for(size: int, kind: npt.DTypeLike) -> Array:
@@ -54,23 +53,32 @@ def padded_copy(values: Array, dtype: Any = None) -> Array:
     return copy
 
 
-def select_codes(codes: Array, wanted: Sequence[int]) -> list[Array]:
+def select_codes(codes: Array, kinds: int, wanted: Sequence[int]) -> list[Array]:
     """The places of each wanted code, ascending.
 
     Parameters
     ----------
     codes
-        int32, shape (n,).
+        int32, shape (n,), each from -1 to `kinds` - 1.
     wanted
-        At most `SPLIT_AT_ONCE` codes.
+        Codes from 0 to `kinds` - 1, each once.
 
     Returns
     -------
     list of Array
         int32, padded, one for each wanted code.
     """
-    codes, found = np.ascontiguousarray(codes, np.int32), room_for(len(codes) + 1, np.int32)
-    return [padded_copy(found[: _select(len(codes), codes, code, found)]) for code in wanted]
+    codes = np.ascontiguousarray(codes, np.int32)
+    groups = np.zeros(kinds + 1, np.int32)
+    groups[np.add(wanted, 1)] = np.arange(1, len(wanted) + 1)
+    rows, found = room_for(len(codes) + 1, np.int32), room_for(len(codes) + 1, np.int32)
+    count = _select(len(codes), codes, groups, rows, found)
+    if len(wanted) == 1:
+        return [padded_copy(rows[:count])]
+    order, starts = group_rows(found[:count], len(wanted) + 1)
+    sorted_rows = padded(count, np.int32)
+    np.take(rows, order, out=sorted_rows, mode="clip")
+    return [sorted_rows[start:end] for start, end in pairwise(starts[1:].tolist())]
 
 
 def group_rows(codes: Array, groups: int) -> tuple[Array, Array]:
@@ -139,7 +147,7 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
 
 
 _KERNELS = "cep_pipeline.slices.routine_kernels"
-_select = NativeKernel(_KERNELS, "select", ("int64", "int32*", "int64", "int32*"))
+_select = NativeKernel(_KERNELS, "select", ("int64", *["int32*"] * 4))
 _group = NativeKernel(_KERNELS, "group", ("int64", "int64", "int32*", "int64*", "int32*"))
 _gather = NativeKernel(_KERNELS, "gather", ("int64", "int64*", "int32*", "int64*"))
 _merge32, _merge64 = (

@@ -38,7 +38,7 @@ UNHURRIED = settings(deadline=None)
 @given(st.lists(st.integers(-1, 6), max_size=100))
 def test_select_codes(codes: list[int]) -> None:
     array = np.array(codes, np.int32)
-    for code, rows in zip((3, 0, 6, 99), select_codes(array, [3, 0, 6, 99]), strict=True):
+    for code, rows in zip((3, 0, 6, 99), select_codes(array, 100, [3, 0, 6, 99]), strict=True):
         assert rows.tolist() == np.flatnonzero(array == code).tolist()
 
 
