@@ -36,9 +36,12 @@ def connect(connect_address: str) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(params=["classic", "connect"])
+@pytest.fixture(params=["classic", pytest.param("connect", marks=pytest.mark.long)])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """A classic session, and then one of a Spark Connect server: a test that takes it runs on both."""
+    """A classic session, and then one of a Spark Connect server: a test that takes it runs on both.
+
+    `make test` runs on Spark Connect what all jobs are made of (`test_tasks.py`), `make test-all` the jobs, too.
+    """
     if request.param == "classic":
         return request.getfixturevalue("spark")
     session: SparkSession = request.getfixturevalue("connect")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+on_both = pytest.mark.parametrize("either", ["classic", "connect"], indirect=True)
+"""Run the test on a classic session and on one of a Spark Connect server, by `make test`, too."""
 
 
 def twice(task: int, attempt: int) -> int:
@@ -53,6 +55,7 @@ def want_memory(task: int, attempt: int) -> None:
     raise MemoryError
 
 
+@on_both
 def test_results_are_in_the_order_of_the_tasks(either: SparkSession) -> None:
     told: list[tuple[int, int]] = []
     found = run_tasks(either, twice, list(range(20)), what="doubling", progress=lambda *at: told.append(at))
@@ -70,6 +73,7 @@ def test_cores_that_the_master_does_not_name_are_asked_of_spark(either: SparkSes
     assert tasks._parts_of_a_range(either) == 2
 
 
+@on_both
 def test_an_error_that_a_task_explains_ends_the_others(either: SparkSession, tmp_path: Path) -> None:
     begin = time.monotonic()
     with pytest.raises(cep.DataError, match=r"task [12] refuses"):
@@ -162,6 +166,7 @@ def test_no_server_is_said_at_once() -> None:
         spark_session(remote="localhost:15002")
 
 
+@on_both
 def test_functions_of_partitions_give_refuse_fail_and_are_interrupted(either: SparkSession) -> None:
     frame = either.range(0, 10, 1, 3)
 
