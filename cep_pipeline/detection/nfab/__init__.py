@@ -9,7 +9,7 @@ each.
   runs read, by partition) through `runs` (the driver, negation, runs alive) to the loops of `kernel`, one for each way
   in which runs bind events, whose words `run_words` names. Conditions are those of all kernels (`conditions`).
 - The automaton, for chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge`
-  or `backtrack`. `automaton` compiles states and edges by the six steps of section 3.2; `value_vector` finds the values
+  or `backtrack`. `automaton` compiles states and edges by the six steps of section 3.2, and finds the values
   by which runs can be merged (5.2); `automaton_runs` drives the kernel; `memory` has the arrays and prunes them (5.3);
   `words` names the kernel's words. Compiled only: `machine` (the arrays as pointers), `buffer` (the shared versioned
   match buffer, 5.1) and `automaton_kernel` (the algorithms of 5.2: all runs at once, merging, backtracking).

@@ -15,9 +15,8 @@ from cep_pipeline.detection.conditions.writer import Accumulators
 from cep_pipeline.detection.limits import ask_for, go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, RunCounts, conjuncts_joining
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import Move, tested_at
+from cep_pipeline.detection.nfab.automaton import Move, tested_at, vector_words
 from cep_pipeline.detection.nfab.runs import RunEvents, RunLives, sequence_of
-from cep_pipeline.detection.nfab.value_vector import vector_words
 from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause

@@ -6,8 +6,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import Move, compile_automaton, describe
-from cep_pipeline.detection.nfab.value_vector import Value, value_vector
+from cep_pipeline.detection.nfab.automaton import Move, Value, compile_automaton, describe, value_vector
 from cep_pipeline.patterns.pattern import Pattern
 
 STOCKS = cep.StreamSchema.from_dict(
