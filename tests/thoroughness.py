@@ -17,7 +17,7 @@ Case = TypeVar("Case")
 
 ALL = bool(os.environ.get("CEP_TEST_ALL"))
 """Whether everything is tried."""
-PART = 8
+PART = 12
 """`make test` tries one of so many."""
 FEWEST_EXAMPLES = 5
 

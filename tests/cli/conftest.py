@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from tests.cli.command_line import Done
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def published_project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Project, Done]:
-    """A project whose three days `cep run` has published, and what that call printed."""
+    """A project whose three days `cep run` has published, and what that call printed; one a process."""
     project = make_project(tmp_path_factory.mktemp("project"), spark)
     done = cep("run", "--master", "local[2]", folder=project.folder)
     assert done.code == 0, done.errors

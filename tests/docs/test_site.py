@@ -39,6 +39,7 @@ def test_the_examples_of_the_hooks_hold() -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stdout
 
 
+@pytest.mark.long
 def test_the_site_explains_every_command_and_every_public_name(site: Path) -> None:
     commands, python = ((site / name).read_text() for name in ("commands.html", "python.html"))
     assert sorted(re.findall(r'<h3 id="cep-([a-z-]+)"', commands)) == sorted(COMMANDS)
@@ -47,12 +48,14 @@ def test_the_site_explains_every_command_and_every_public_name(site: Path) -> No
     assert "Examples:" in python and "InputError" in python
 
 
+@pytest.mark.long
 def test_every_page_is_in_the_navigation_and_in_the_site(site: Path) -> None:
     for name in PAGES:
         page = name.removeprefix("docs/") if name.startswith("docs/") else name.lower().replace("readme", "index")
         assert (site / page).with_suffix(".html").exists(), name
 
 
+@pytest.mark.long
 def test_the_site_fetches_nothing_from_a_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)="([^"]+)"', page.read_text())
@@ -62,6 +65,7 @@ def test_the_site_fetches_nothing_from_a_network(site: Path) -> None:
         assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text()), style.name
 
 
+@pytest.mark.long
 def test_the_search_finds_the_pages_without_a_server(site: Path) -> None:
     text = (site / "search" / "search_index.js").read_text()
     index = json.loads(text.removeprefix("var __index = "))

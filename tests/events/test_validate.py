@@ -179,6 +179,7 @@ def test_a_checkpoint_judges_the_day_and_its_page_is_kept(
     assert {path.name for path in (tmp_path / "docs").iterdir()} == {"index.html", "expectations", "validations"}
 
 
+@pytest.mark.long
 def test_great_expectations_does_not_tell_of_its_own_functions() -> None:
     """A process that begins with Great Expectations logs nothing of "Skipping registering function"."""
     code = """

@@ -52,6 +52,7 @@ def test_the_union_of_the_days_is_one_detection_over_all_of_them(project: Projec
     assert counts == {name: table.num_rows for name, table in whole.items()}
 
 
+@pytest.mark.long
 def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     project.run(warehouse="together").run_days(DAYS)
     for day in DAYS:

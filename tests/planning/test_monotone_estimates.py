@@ -17,7 +17,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct, terms_of
 from tests.statistics.market import parse
-from tests.thoroughness import examples
+from tests.thoroughness import examples, part_of
 
 STRUCTURES = {
     "SEQ(A a, B b, C c)": "abc",
@@ -143,7 +143,7 @@ def test_a_further_equality(cost: str, structure: str, draw: st.DataObject, seed
 )
 def test_equalities_that_follow_from_others(cost: str, structure: str, chosen: list[str], further: str) -> None:
     """They count once: beside agreement not at all, and of three of three events only two."""
-    for seed in range(30):
+    for seed in part_of(range(30), 0):
         assert_no_more(structure, chosen, further, seed, cost)
 
 
