@@ -8,7 +8,7 @@ kernel gets that far in less time than it takes to write the matches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -165,7 +165,9 @@ class JointRun:
         yield found
 
     def count(self) -> list[int]:
-        """The number of owned matches of each pattern, which are listed for it, part after part.
+        """The number of owned matches of each pattern, which are found for it.
+
+        They are held, part after part, only where clauses may bind the same events.
 
         Raises
         ------
@@ -173,9 +175,16 @@ class JointRun:
             A pattern has more than may be listed.
         """
         counts = [0] * len(self.patterns)
-        for parts in self.parts():
-            for number, blocks in enumerate(parts):
-                counts[number] += count_blocks(blocks, self.events)
+        if any(_bind_alike(pattern.clauses) for pattern in self.patterns):
+            for parts in self.parts():
+                for number, blocks in enumerate(parts):
+                    counts[number] += count_blocks(blocks, self.events)
+            return counts
+        for number, block in self._find(self.owned, self.counters):
+            counts[number] += len(block)
+            most = self.most[number]
+            if most is not None and counts[number] > most:
+                raise TooManyMatches(self.patterns[number].name, most)
         return counts
 
     def _cut(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
@@ -216,10 +225,14 @@ class JointRun:
 
 def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
     """The number of matches of one pattern in blocks: bindings that clauses of the same variables share count once."""
-    bound = {block.clause.index: frozenset(one.name for one in block.clause.positive) for block in blocks}
-    if len(set(bound.values())) < len(bound):
+    if _bind_alike({block.clause.index: block.clause for block in blocks}.values()):
         return len(order_matches(blocks, events.seqs))
     return sum(map(len, blocks))
+
+
+def _bind_alike(clauses: Collection[Clause]) -> bool:
+    """True if two clauses have the same variables, so that both may bind the same events."""
+    return len({frozenset(one.name for one in clause.positive) for clause in clauses}) < len(clauses)
 
 
 class _Listed:

@@ -124,7 +124,7 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     point_starts
         int64, shape (groups + 1,): where each group of points starts.
     values
-        Of the same dtype, padded, ascending within each group.
+        Of the same dtype, ascending within each group.
     value_starts
         int64, shape (groups + 1,).
     delta

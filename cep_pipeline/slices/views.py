@@ -286,8 +286,7 @@ def rows_below(events: PreparedEvents, view: View, delta_us: int) -> Array:
     """Count for each row of a view the events of the slice with a timestamp below its own plus `delta_us`, int32."""
 
     def make() -> Array:
-        stamps = events.derive(("padded timestamps",), lambda: padded_copy(clock_of(events)))
-        base = view.in_stream_order
+        stamps, base = clock_of(events), view.in_stream_order
         whole = np.array([0, len(stamps)], np.int64)
         counted = count_before(times_of(events, base), base.starts, stamps, whole, delta_us)
         return counted if view.places is None else counted[view.places]

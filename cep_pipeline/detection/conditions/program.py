@@ -7,7 +7,7 @@ that conjuncts compare. The rest is words for `evaluator.py`, `rules.py` and `ce
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import accumulate
 
 import numpy as np
@@ -276,8 +276,8 @@ class StreamRules:
 
     Parameters
     ----------
-    types
-        The types of the events whose windows are asked for; None: all events.
+    floored, capped
+        The types of the events whose `floor` is asked for, and whose `ceiling` is; None: all events.
 
     Attributes
     ----------
@@ -301,12 +301,12 @@ class StreamRules:
         clause: Clause,
         events: PreparedEvents,
         program: Program,
-        types: frozenset[EventType] | None = None,
+        floored: frozenset[EventType] | None = None,
+        capped: frozenset[EventType] | None = None,
     ) -> None:
         self.pattern, self.clause, self.events, self.program = pattern, clause, events, program
-        window = events.derive(
-            ("window rows", pattern.window, pattern.partition_by, types), lambda: self._window(types)
-        )
+        of, asked = ("window rows", pattern.window, pattern.partition_by), ((False, floored), (True, capped))
+        window = (events.derive((*of, *one), partial(self._window, *one)) for one in asked)
         keys = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else np.empty(0, np.int32)
         self.floor, self.ceiling, self.reach, self.onset, self.keys = map(
             np.ascontiguousarray, (*window, *order_rows(events, pattern.ties), keys)
@@ -315,24 +315,27 @@ class StreamRules:
         self._groups = {one.name: program.groups.rejecting_group(one.name) for one in clause.negated}
         self._kept: list[Array] = []
 
-    def _window(self, types: frozenset[EventType] | None) -> tuple[Array, Array]:
+    def _window(self, ahead: bool, types: frozenset[EventType] | None) -> Array:
+        """The `floor` of the events of some types, or ahead of them their `ceiling`."""
         events, window = self.events, self.pattern.window
         if types == frozenset():
-            return np.empty(0, np.int32), np.empty(0, np.int32)
+            return np.empty(0, np.int32)
         if window.time_us is not None:
             width, view = min(window.time_us, LONGEST_WINDOW), everything(events)
+            delta_us = width + 1 if ahead else -width
             asked = [] if types is None else [events.leaf_rows(one) for one in types]
             if types is None or 2 * sum(map(len, asked)) > len(events):
-                return rows_below(events, view, -width), rows_below(events, view, width + 1) - np.int32(1)
-            rows = np.sort(np.concatenate(asked))
+                return rows_below(events, view, delta_us) - np.int32(ahead)
+            rows = np.sort(np.concatenate(asked)) if len(asked) > 1 else asked[0]
             view = View(events.number_of(("rows of types", types)), rows, np.array([0, len(rows)], np.int64))
-            floor, ceiling = room_for(len(events), np.int32), room_for(len(events), np.int32)
-            floor[rows], ceiling[rows] = rows_below(events, view, -width), rows_below(events, view, width + 1) - 1
-            return floor, ceiling
+            found = room_for(len(events), np.int32)
+            found[rows] = rows_below(events, view, delta_us) - np.int32(ahead)
+            return found
         assert window.events is not None
         partitions, rows, width = partitions_of(events, self.pattern.partition_by), events.every_row, window.events - 1
-        ceiling = np.minimum(partitions.rows_ahead(rows, width), len(events) - 1)
-        return partitions.rows_back(rows, width).astype(np.int32), ceiling.astype(np.int32)
+        if ahead:
+            return np.minimum(partitions.rows_ahead(rows, width), len(events) - 1).astype(np.int32)
+        return partitions.rows_back(rows, width).astype(np.int32)
 
     def _candidates(self, variable: Variable) -> tuple[Array, Array]:
         """The rows of the events that fit a variable, and for each row how many of them are below it."""

@@ -51,7 +51,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.structure import EventType
-from cep_pipeline.slices.keys import as_floats, comparable, is_exact
+from cep_pipeline.slices.keys import comparable, is_exact
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import ANY_EVENT, atom_holds_for_all
 
@@ -151,12 +151,8 @@ def reals_of(events: PreparedEvents, expression: Expression) -> Array:
     column = column_of(events, expression)
 
     def make() -> Array:
-        if is_exact(column):
-            return as_floats(column)
-        values: Array = column.values.astype(np.float64)
-        if column.valid is not None:
-            values[~column.valid] = np.nan
-        return values
+        values = np.ascontiguousarray(column.values, np.float64)
+        return values if column.valid is None else np.where(column.valid, values, np.nan)
 
     return events.derive(("reals of all", of_any_event(expression)), make)
 

@@ -104,14 +104,18 @@ class ListGrowth:
             self._levels[number] = self._level(own, slots)
             self._levels[number, at.L_STACK] = begin
             begin += len(own.rows.rows) + 2
-        asked = clause.negated or not self._levels[: len(lists), at.L_ENCLOSED].all()
-        types = frozenset(one.event_type for one in (*clause.positive, *clause.negated) if asked)
+        bounded = self._levels[: len(lists), [at.L_BEHIND, at.L_AHEAD]].astype(bool)
+        ends = [one for one in clause.positive if not one.kleene or len(lists) > 1 or not bounded.any()]
+        types = frozenset(
+            one.event_type for one in (*(ends if not clause.negated else clause.positive), *clause.negated)
+        )
+        floored, capped = (types if clause.negated or not side.all() else frozenset() for side in bounded.T)
         for one in clause.negated:
             groups.rejecting_group(one.name)
         # No more is written of the conditions than what these groups ask.
         self._program = Program(pattern, limited, events, groups=groups)
         self._levels[-1, at.L_PLAIN] = bool(lists) and self._is_plain(self._levels[-1])
-        self._rules = StreamRules(pattern, limited, events, self._program, types)
+        self._rules = StreamRules(pattern, limited, events, self._program, floored, capped)
         self._single_slots = np.array([*slots, 0], np.int64)
         self._stacks = np.empty((3, begin), np.int32)
         self._ring = self._program.ring()
@@ -139,8 +143,9 @@ class ListGrowth:
             words[place] = len(slots)
             slots += [other for other in bound if relations[other, slot] & relation]
         words[at.L_RELATED] = len(slots)
-        enclosed = words[at.L_BEFORE] < words[at.L_AFTER] < words[at.L_SHARING]
-        words[at.L_ENCLOSED] = enclosed and before_is_earlier(self.of.pattern.ties)
+        if before_is_earlier(self.of.pattern.ties):
+            words[at.L_BEHIND] = words[at.L_BEFORE] < words[at.L_AFTER]
+            words[at.L_AHEAD] = words[at.L_AFTER] < words[at.L_SHARING]
         before, known = Moment(own.bound, own.bound), own.bound | {name}
         growing, left = Moment(known, own.bound), Moment(known, known)
         limits = own.limits.values()

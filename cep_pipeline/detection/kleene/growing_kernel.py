@@ -99,8 +99,8 @@ def find_candidates(words: Any, number: int) -> None:
             return
         candidates[0], count, lower = first, 1, first + 1
     else:
-        lower = 0 if level[at.L_ENCLOSED] else rules.floor[last]
-    upper = rules.size if level[at.L_ENCLOSED] else rules.ceiling[first] + 1
+        lower = 0 if level[at.L_BEHIND] else rules.floor[last]
+    upper = rules.size if level[at.L_AHEAD] else rules.ceiling[first] + 1
     for place in range(level[at.L_BEFORE], level[at.L_AFTER]):
         lower = max(lower, rules.onset[last_row(rules, cells, machine.slots, 0, related[place])])
     for place in range(level[at.L_AFTER], level[at.L_SHARING]):
@@ -211,7 +211,7 @@ def grow(words: Any, number: int, counts: Any) -> int:
     begins, grows, first, last = level[at.L_BEGINS], level[at.L_GROWS], level[at.L_FIRST], level[at.L_LAST]
     candidates, places = int32_at(level[at.L_FOUND]), further(machine.places, level[at.L_STACK])
     stack, begun, plain = further(machine.cells, level[at.L_STACK]), first, level[at.L_PLAIN]
-    alone, enclosed = machine.singles == 0 and number == 0, level[at.L_ENCLOSED]
+    alone, beside = machine.singles == 0 and number == 0, level[at.L_BEHIND] or level[at.L_AHEAD]
     if depth > 0:
         begun = min(first, candidates[places[0] - 1])
     why = at.PAUSED
@@ -219,7 +219,7 @@ def grow(words: Any, number: int, counts: Any) -> int:
         place = places[depth]
         fits = place < count and depth + count - place >= minimum
         if fits and depth > 0:
-            fits = enclosed or rules.floor[max(last, candidates[place])] <= begun
+            fits = beside or rules.floor[max(last, candidates[place])] <= begun
         elif fits and alone:
             fits = place == 0
         if fits:
@@ -366,7 +366,8 @@ def count_lists(words: Any) -> int:
         registers[at.PARTIAL] += 1
         find_candidates(words, 0)
         level = level_at(machine, 0)
-        count, candidates, end, every = level[at.L_COUNT], int32_at(level[at.L_FOUND]), 0, level[at.L_ENCLOSED] != 0
+        count, candidates, end = level[at.L_COUNT], int32_at(level[at.L_FOUND]), 0
+        every = level[at.L_BEHIND] or level[at.L_AHEAD]
         if count > 0 and machine.singles > 0 and not every:
             span = min(level[at.L_FIRST], candidates[0]), max(level[at.L_LAST], candidates[count - 1])
             every = rules.floor[span[1]] <= span[0]

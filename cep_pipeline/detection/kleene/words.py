@@ -69,7 +69,7 @@ be found first, the number of lists that were counted, and the most candidates w
 compared neighbours go on from those of the partial match before if they begin at the same place: this place, how many
 candidates have been gone over, and the lists that end with one of them."""
 
-LEVEL_WORDS = 24
+LEVEL_WORDS = 25
 L_SLOT, L_ROWS, L_STARTS, L_KEYS, L_STACK, L_MINIMUM, L_MAXIMUM = range(7)
 """int64 words of a variable: its slot; the addresses of its events by key, of where those of each key begin, and of the
 keys by row (0: none); where its part of the stacks begins; the least and the greatest number of elements."""
@@ -79,10 +79,11 @@ after it, and that may have one of its events; and where they end."""
 L_ELEMENTS, L_BEGINS, L_GROWS, L_LEFT = range(11, 15)
 """The groups of conjuncts that are tested of each candidate alone, of a list of one element, of a longer one, and of a
 list that grows no more (-1: none)."""
-L_PICKED, L_PLAIN, L_ENCLOSED = range(15, 18)
+L_PICKED, L_PLAIN, L_BEHIND, L_AHEAD = range(15, 19)
 """Whether candidates are tested one by one. Whether nothing asks for the cells of its lists: no variable comes behind
-it, and conditions compare neighbours only. Whether it lies between events that are bound: no window is asked then."""
-L_COUNT, L_DEPTH, L_FIRST, L_LAST, L_FOUND, L_PLACE = range(18, LEVEL_WORDS)
+it, and conditions compare neighbours only. Whether it lies behind an event that is bound, and ahead of one: all that is
+bound and its candidates are within one window then."""
+L_COUNT, L_DEPTH, L_FIRST, L_LAST, L_FOUND, L_PLACE = range(19, LEVEL_WORDS)
 """How many candidates there are, how many elements the list has, the first and the last row (-1: none) of what is bound
 before, the address of the candidates, and where they begin among the variable's events."""
 
