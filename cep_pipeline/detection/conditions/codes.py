@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-CODE_WORDS, RING_WORDS, RULES_WORDS, FOUND_WORDS = 9, 8, 15, 6
+CODE_WORDS, RING_WORDS, RULES_WORDS, FOUND_WORDS = 9, 8, 16, 6
 """Words by which a kernel finds a program, the cells of lists, the rules over events, and room for matches."""
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, UNEQUAL = range(6)

@@ -26,7 +26,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import order_rows, partitions_of
+from cep_pipeline.slices.order import RULES, order_rows, partitions_of
 from cep_pipeline.slices.ownership import Finality, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows, room_for
@@ -285,7 +285,8 @@ class StreamRules:
         int32, a row for each event: the first that is within the window of it as the last event of a match, and the
         last that is within the window of it as the first one.
     reach
-        int32: an event is before this one if its row is below `reach` of it (and is not its own).
+        int32: an event is before this one if its row is below `reach` of it (and is not its own). Empty, like `onset`,
+        where the order is that of rows.
     onset
         int32: an event is after this one if its row is at least `onset` of it (and is not its own).
     keys
@@ -308,9 +309,9 @@ class StreamRules:
         of, asked = ("window rows", pattern.window, pattern.partition_by), ((False, floored), (True, capped))
         window = (events.derive((*of, *one), partial(self._window, *one)) for one in asked)
         keys = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else np.empty(0, np.int32)
-        self.floor, self.ceiling, self.reach, self.onset, self.keys = map(
-            np.ascontiguousarray, (*window, *order_rows(events, pattern.ties), keys)
-        )
+        nothing = np.empty(0, np.int32)
+        order = (nothing, nothing) if RULES[pattern.ties].by_rows else order_rows(events, pattern.ties)
+        self.floor, self.ceiling, self.reach, self.onset, self.keys = map(np.ascontiguousarray, (*window, *order, keys))
         self.relations = program.groups.conditions.relations
         self._groups = {one.name: program.groups.rejecting_group(one.name) for one in clause.negated}
         self._kept: list[Array] = []
@@ -374,7 +375,8 @@ class StreamRules:
         self._kept += arrays
         stream = self.floor, self.ceiling, self.reach, self.onset, self.keys
         sizes = len(program.variables), len(clause.positive), len(asked), len(self.events)
-        return words_of(*stream, *arrays, program.groups.conditions.kleene, len(self.keys) > 0, *sizes)
+        by_rows = RULES[self.pattern.ties].by_rows
+        return words_of(*stream, *arrays, program.groups.conditions.kleene, len(self.keys) > 0, *sizes, by_rows)
 
 
 class FoundMatches:

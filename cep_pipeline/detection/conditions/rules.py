@@ -41,6 +41,8 @@ class Rules(NamedTuple):
         Whether `keys` must be equal.
     slots, positive, negations, size
         Numbers of slots, of positive and of negated variables, and of events.
+    by_rows
+        Whether an event is before those of later rows and no others: `reach` and `onset` are not written then.
     """
 
     floor: Int32s
@@ -58,6 +60,7 @@ class Rules(NamedTuple):
     positive: int
     negations: int
     size: int
+    by_rows: int
 
 
 rules_at = reader_of(Rules)
@@ -90,10 +93,22 @@ def agree(rules: Rules, one: int, other: int) -> bool:
     return not rules.agreeing or (rules.keys[one] >= 0 and rules.keys[one] == rules.keys[other])
 
 
+@njit(error_model="numpy", forceinline=True)
+def reach_of(rules: Rules, row: int) -> int:
+    """The row below which events are before this one."""
+    return row if rules.by_rows else rules.reach[row]
+
+
+@njit(error_model="numpy", forceinline=True)
+def onset_of(rules: Rules, row: int) -> int:
+    """The row from which events are after this one."""
+    return row + 1 if rules.by_rows else rules.onset[row]
+
+
 @njit(error_model="numpy")
 def is_before(rules: Rules, one: int, other: int) -> bool:
     """True if an event is before another one under the pattern's TIES."""
-    return one < rules.reach[other] and one != other
+    return one < reach_of(rules, other) and one != other
 
 
 @njit(error_model="numpy")
@@ -158,9 +173,9 @@ def rejected(rules: Rules, code: Code, cells: Cells, slots: Any, base: int, firs
         for other in range(rules.positive):
             relation = rules.relations[other * rules.slots + slot]
             if relation & EARLIER:
-                low = max(low, rules.onset[last_row(rules, cells, slots, base, other)])
+                low = max(low, onset_of(rules, last_row(rules, cells, slots, base, other)))
             elif relation & LATER:
-                high = min(high, rules.reach[first_row(rules, cells, slots, base, other)])
+                high = min(high, reach_of(rules, first_row(rules, cells, slots, base, other)))
         if low < 0:
             low = rules.floor[last]
         if high == rules.size and not _has_later(rules, slot):

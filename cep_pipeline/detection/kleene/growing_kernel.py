@@ -32,6 +32,8 @@ from cep_pipeline.detection.conditions.rules import (
     first_row,
     found_at,
     last_row,
+    onset_of,
+    reach_of,
     rejected,
     rules_at,
 )
@@ -102,9 +104,9 @@ def find_candidates(words: Any, number: int) -> None:
         lower = 0 if level[at.L_BEHIND] else rules.floor[last]
     upper = rules.size if level[at.L_AHEAD] else rules.ceiling[first] + 1
     for place in range(level[at.L_BEFORE], level[at.L_AFTER]):
-        lower = max(lower, rules.onset[last_row(rules, cells, machine.slots, 0, related[place])])
+        lower = max(lower, onset_of(rules, last_row(rules, cells, machine.slots, 0, related[place])))
     for place in range(level[at.L_AFTER], level[at.L_SHARING]):
-        upper = min(upper, rules.reach[first_row(rules, cells, machine.slots, 0, related[place])])
+        upper = min(upper, reach_of(rules, first_row(rules, cells, machine.slots, 0, related[place])))
     key = int32_at(level[at.L_KEYS])[first] if level[at.L_KEYS] != 0 else 0
     if key >= 0:
         end = starts[key + 1]
@@ -281,7 +283,7 @@ def is_one_comparison(words: Any) -> bool:
 
 
 @njit(error_model="numpy")
-def count_chains(words: Any, low: int, done: int, high: int, every: bool) -> int:
+def count_chains(words: Any, low: int, done: int, high: int, every: bool, once: bool) -> int:
     """The number of plain lists that end with a candidate from `done` on; `endings` has those that end with others.
 
     Nothing branches on what one comparison gives, which nobody foresees.
@@ -290,7 +292,7 @@ def count_chains(words: Any, low: int, done: int, high: int, every: bool) -> int
     level, endings, total = level_at(machine, 0), machine.endings, 0
     candidates, grows = int32_at(level[at.L_FOUND]), level[at.L_GROWS]
     item = further(code.items, code.groups[grows] * ITEM_WORDS)
-    comparator, own, other = item[1] if is_one_comparison(words) else EQUAL, float64_at(item[2]), float64_at(item[4])
+    comparator, own, other = item[1] if once else EQUAL, float64_at(item[2]), float64_at(item[4])
     if item[6] & 7 == PREVIOUS and comparator < EQUAL:
         own, other, comparator = other, own, comparator ^ 2
     for place in range(done, high):
@@ -317,19 +319,20 @@ def count_chains(words: Any, low: int, done: int, high: int, every: bool) -> int
 
 
 @njit(error_model="numpy")
-def count_behind(words: Any, low: int, high: int, every: bool) -> int:
+def count_behind(words: Any, low: int, high: int, every: bool, once: bool) -> int:
     """The number of lists of the first variable's candidates from one place on and before another, in one window.
 
-    They begin with the first of these candidates, or with `every` one. Neighbours are all that is compared.
+    They begin with the first of these candidates, or with `every` one. Neighbours are all that is compared, and
+    `once` is whether that is one comparison.
     """
     machine, cells, _, _ = parts_at(words)
     level, endings, registers = level_at(machine, 0), machine.endings, machine.registers
     candidates, grows, total = int32_at(level[at.L_FOUND]), level[at.L_GROWS], 0
     if level[at.L_PLAIN]:
-        again = every and not level[at.L_PICKED] and is_one_comparison(words)
+        again = every and once and not level[at.L_PICKED]
         if not (again and level[at.L_PLACE] == registers[at.BEGUN] and registers[at.ENDED] <= high):
             registers[at.BEGUN], registers[at.ENDED], registers[at.CHAINS] = level[at.L_PLACE], low, 0
-        registers[at.CHAINS] += count_chains(words, low, registers[at.ENDED], high, every)
+        registers[at.CHAINS] += count_chains(words, low, registers[at.ENDED], high, every, once)
         registers[at.ENDED] = high if again else at.MOST_LISTS
         return registers[at.CHAINS]
     for place in range(low, high):
@@ -358,7 +361,8 @@ def count_lists(words: Any) -> int:
     with it, or `endings` their number, where any may be with any others.
     """
     machine, _, _, rules = parts_at(words)
-    registers = machine.registers
+    registers, plain = machine.registers, level_at(machine, 0)[at.L_PLAIN] != 0
+    once = plain and level_at(machine, 0)[at.L_GROWS] >= 0 and is_one_comparison(words)
     for _ in range(at.COUNTS_A_CALL):
         if registers[at.PARTIAL] == machine.partials:
             return at.DONE
@@ -383,7 +387,7 @@ def count_lists(words: Any) -> int:
             if level[at.L_GROWS] < 0:
                 machine.sizes[end - place] += 1
                 continue
-            registers[at.TOTAL] += count_behind(words, place, end, every)
+            registers[at.TOTAL] += count_behind(words, place, end, every, once)
             if registers[at.TOTAL] > at.MOST_LISTS:
                 return at.TOO_MANY
     return at.PAUSED

@@ -35,6 +35,8 @@ from cep_pipeline.detection.conditions.rules import (
     in_window,
     joins,
     last_row,
+    onset_of,
+    reach_of,
     rejected,
     rules_at,
 )
@@ -281,9 +283,9 @@ def events_in_scope(w: Any, view: View, choices: int, variable: int, row: int, k
         if m.choices[choices + other * c.CHOICE_WORDS + c.H_NODE] == c.BOUND:
             relation = rules.relations[other * rules.slots + variable]
             if relation & EARLIER:
-                since = max(since, rules.onset[last_row(rules, view.cells, view.bound, 0, other)])
+                since = max(since, onset_of(rules, last_row(rules, view.cells, view.bound, 0, other)))
             elif relation & LATER:
-                upper = min(upper, rules.reach[first_row(rules, view.cells, view.bound, 0, other)])
+                upper = min(upper, reach_of(rules, first_row(rules, view.cells, view.bound, 0, other)))
     if upper > row + 1:  # those to come are as many as have come
         low, high = stores.buffered(w, m.event_nodes[variable], lower, now, key)
         return high - low

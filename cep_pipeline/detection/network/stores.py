@@ -22,7 +22,16 @@ from cep_pipeline.detection.conditions.cells import (
     list_contains,
     row_of,
 )
-from cep_pipeline.detection.conditions.rules import Rules, contains, first_at_least, first_row, last_row, rules_at
+from cep_pipeline.detection.conditions.rules import (
+    Rules,
+    contains,
+    first_at_least,
+    first_row,
+    last_row,
+    onset_of,
+    reach_of,
+    rules_at,
+)
 from cep_pipeline.detection.network import codes as c
 
 Machine = namedtuple(
@@ -335,7 +344,7 @@ def in_order(view: View, at: int) -> bool:
     for pair in range(view.ascents[at]):
         one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
         earlier = last_row(view.rules, view.cells, view.bound, 0, one)
-        if first_row(view.rules, view.cells, view.bound, 0, other) < view.rules.onset[earlier]:
+        if first_row(view.rules, view.cells, view.bound, 0, other) < onset_of(view.rules, earlier):
             return False
     return True
 
@@ -377,10 +386,10 @@ def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
     m = machine_at(w)
     lower, upper = view.rules.floor[row], row + m.registers[c.REPLAYING]  # then the row has been read
     for place in range(at + 1, at + 1 + m.ascents[at]):
-        lower = max(lower, view.rules.onset[last_row(view.rules, view.cells, view.bound, 0, m.ascents[place])])
+        lower = max(lower, onset_of(view.rules, last_row(view.rules, view.cells, view.bound, 0, m.ascents[place])))
     at += 1 + m.ascents[at]
     for place in range(at + 1, at + 1 + m.ascents[at]):
-        upper = min(upper, view.rules.reach[first_row(view.rules, view.cells, view.bound, 0, m.ascents[place])])
+        upper = min(upper, reach_of(view.rules, first_row(view.rules, view.cells, view.bound, 0, m.ascents[place])))
     return lower, upper, at + 1 + m.ascents[at]
 
 
