@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -198,18 +197,20 @@ class Experiment:
     Attributes
     ----------
     name
-        As it is asked for; the module `NAME.page` makes the page by `write_page(rows, sizes, request)`, of the rows of
-        the cells in their order.
+        As it is asked for.
     small, full
         The extent of minutes, and that of the paper.
     make_cells
         The measurements of an extent and a request, in order.
+    write_page
+        Makes the page of the rows of the cells, in their order.
     """
 
     name: str
     small: Any
     full: Any
     make_cells: Callable[[Any, Request], Iterable[Cell]]
+    write_page: Callable[[Sequence[Row], Any, Request], Page]
 
     def sizes(self, request: Request) -> Any:
         """The extent that is asked for."""
@@ -218,11 +219,6 @@ class Experiment:
     def cells(self, request: Request) -> list[Cell]:
         """The measurements that are asked for."""
         return list(self.make_cells(self.sizes(request), request))
-
-    def page(self, rows: Sequence[Row], request: Request) -> Page:
-        """The page of the rows of all cells."""
-        made: Page = import_module(f"{__package__}.{self.name}.page").write_page(rows, self.sizes(request), request)
-        return made
 
 
 def run_experiment(experiment: Experiment, request: Request, store: CellStore | None, progress: Progress) -> Page:
@@ -253,7 +249,7 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
                 store.keep(cell, row)
         rows.append(row)
         progress.advance()
-    return experiment.page(rows, request)
+    return experiment.write_page(rows, experiment.sizes(request), request)
 
 
 def store_beside(page: Path, experiment: Experiment, request: Request) -> CellStore:

@@ -63,11 +63,12 @@ P = ParamSpec("P")
 
 
 def finding(measure: Callable[P, Measured]) -> Callable[P, Finding]:
-    """A finding whose words stand in `findings.yaml` beside the module, under the name of the function.
+    """A finding whose words stand in `words/MODULE.yaml`, under the name of the function.
 
     There `claim`, `paper`, `ours` and `reason` are texts with the function's figures in braces.
     """
-    words = _words(Path(measure.__code__.co_filename).with_name("findings.yaml"))[measure.__name__]
+    module = Path(measure.__code__.co_filename)
+    words = _words(module.parent / "words" / f"{module.stem}.yaml")[measure.__name__]
 
     @wraps(measure)
     def found(*arguments: P.args, **named: P.kwargs) -> Finding:

@@ -84,7 +84,7 @@ def findings_page(
     Parameters
     ----------
     name, request
-        The experiment, whose folder has the words of the page in `page.jinja`, and how it was asked for.
+        The experiment, whose page has its words in `words/NAME.jinja`, and how it was asked for.
     findings, pictures
         The findings, by their figures, and the charts.
     figures
@@ -92,7 +92,7 @@ def findings_page(
     """
     shown = [part for picture in pictures for part in (f"{{chart:{picture.name}}}", f"*{picture.caption}*")]
     text = filled(
-        f"experiments/{name}/page.jinja",
+        f"experiments/words/{name}.jinja",
         name=name,
         full=request.full,
         seed=request.seed,

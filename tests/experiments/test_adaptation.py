@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.experiments.adaptation import experiment as adaptation
-from benchmarks.experiments.adaptation.experiment import (
+from benchmarks.experiments import adaptation
+from benchmarks.experiments.adaptation import (
     AARHUS,
     ABSOLUTE,
     AVERAGE,
@@ -22,6 +22,7 @@ from benchmarks.experiments.adaptation.experiment import (
     EXPERIMENT,
     FREQUENT,
     FULL,
+    INVARIANT,
     MECHANISMS,
     META,
     PRICED,
@@ -33,22 +34,19 @@ from benchmarks.experiments.adaptation.experiment import (
     SMALL,
     STATIC,
     STOCKS,
+    THRESHOLD,
     TRAFFIC,
     UNCONDITIONAL,
-    Sizes,
-    Threshold,
-    decisions_of,
-    pattern_of,
-    stretch_of,
-)
-from benchmarks.experiments.adaptation.page import (
-    INVARIANT,
-    THRESHOLD,
     Case,
     Place,
+    Sizes,
+    Threshold,
     all_findings,
     cases_of,
+    decisions_of,
     interval_of,
+    pattern_of,
+    stretch_of,
 )
 from benchmarks.experiments.experiment import Request, Row, number, store_beside
 from benchmarks.experiments.findings import Verdict
