@@ -28,7 +28,7 @@ from benchmarks.experiments.events import (
     named_types,
 )
 from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, number
-from benchmarks.experiments.findings import Finding, Measured, Verdict, finding, ratio_range
+from benchmarks.experiments.findings import Measured, Verdict, finding, findings_of, ratio_range
 from benchmarks.experiments.join_plans import variable_names
 from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.measure import one_core
@@ -645,24 +645,7 @@ relative difference has."""
 ZERO = named(DISTANCE, 0.0)
 
 
-def all_findings(cases: Sequence[Case]) -> list[Finding]:
-    """The findings of the patent's experiments."""
-    traffic = [of for of in cases if of.stream != STOCKS]
-    stocks = [of for of in cases if of.stream == STOCKS]
-    return [
-        some_distance_is_best(cases),
-        ahead_everywhere(cases),
-        far_ahead_in_traffic(traffic),
-        ahead_in_stocks(stocks),
-        fewer_alarms(cases),
-        little_overhead(cases),
-        static_is_ahead_in_stocks(stocks),
-        more_for_trees(cases),
-        average_is_near_the_best(cases),
-    ]
-
-
-@finding
+@finding()
 def some_distance_is_best(cases: Sequence[Case]) -> Measured:
     """Figure 6."""
     found = [
@@ -679,7 +662,7 @@ def some_distance_is_best(cases: Sequence[Case]) -> Measured:
     return verdict, {**_ahead_in(found), "overhead": overhead}
 
 
-@finding
+@finding()
 def ahead_everywhere(cases: Sequence[Case]) -> Measured:
     """Figures 7 and 8: throughput."""
     found = [of.ahead_of(INVARIANT, THRESHOLD).place for of in cases]
@@ -690,7 +673,7 @@ def ahead_everywhere(cases: Sequence[Case]) -> Measured:
     return Verdict.HOLDS if ahead == len(found) else verdict, figures
 
 
-@finding
+@finding(lambda case: case.stream != STOCKS)
 def far_ahead_in_traffic(cases: Sequence[Case]) -> Measured:
     """Figure 7, the greatest lead."""
     best = max((of.ahead_of(INVARIANT, THRESHOLD) for of in cases), key=lambda one: one.middle)
@@ -698,7 +681,7 @@ def far_ahead_in_traffic(cases: Sequence[Case]) -> Measured:
     return _at_least(best, OF_TRAFFIC), {"times": times_as_fast(best.middle), "static": static}
 
 
-@finding
+@finding(lambda case: case.stream == STOCKS)
 def ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     """Figure 8."""
     found = [of.ahead_of(INVARIANT, THRESHOLD) for of in cases]
@@ -710,7 +693,7 @@ def ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     return _at_least(middle, OF_STOCKS), figures
 
 
-@finding
+@finding()
 def fewer_alarms(cases: Sequence[Case]) -> Measured:
     """Figures 7C, 7G, 8C, 8G."""
     alarms = [[of.mean(name, "alarms") for name in (INVARIANT, THRESHOLD, UNCONDITIONAL)] for of in cases]
@@ -721,7 +704,7 @@ def fewer_alarms(cases: Sequence[Case]) -> Measured:
     return verdict, {"fewer": fewer, "cases": len(alarms), "never": never, "silent": silent}
 
 
-@finding
+@finding()
 def little_overhead(cases: Sequence[Case]) -> Measured:
     """Figures 7D, 7H, 8D, 8H."""
     shares = [of.overhead(INVARIANT) for of in cases]
@@ -730,7 +713,7 @@ def little_overhead(cases: Sequence[Case]) -> Measured:
     return verdict, {"shares": share_range(shares), "estimating": estimating}
 
 
-@finding
+@finding(lambda case: case.stream == STOCKS)
 def static_is_ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     """Figure 8, on the static plan."""
     found = [of.ahead_of(STATIC, UNCONDITIONAL) for of in cases]
@@ -738,7 +721,7 @@ def static_is_ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     return _all_ahead(found), {**_ahead_in(found), "overhead": overhead}
 
 
-@finding
+@finding()
 def more_for_trees(cases: Sequence[Case]) -> Measured:
     """The last observation."""
     by_key = {(of.stream, of.planner, of.kind, of.size, of.often): of for of in cases}
@@ -756,7 +739,7 @@ def more_for_trees(cases: Sequence[Case]) -> Measured:
     return _all_ahead(found), _ahead_in(found)
 
 
-@finding
+@finding()
 def average_is_near_the_best(cases: Sequence[Case]) -> Measured:
     """The validation of the average relative difference, judged by the throughput that it has."""
     found = sorted((of.ahead_of(AVERAGE, INVARIANT) for of in cases), key=lambda one: one.middle)
@@ -806,7 +789,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     return findings_page(
         "adaptation",
         request,
-        all_findings(cases),
+        findings_of(__name__, cases),
         [_picture(cases)],
         cases=cases,
         ahead="; ".join(said),

@@ -20,6 +20,11 @@ Row = Mapping[str, Figure]
 """A finished cell: what identifies it, and the figures that were measured."""
 
 
+def having(**wanted: Figure) -> Callable[[Row], bool]:
+    """The question whether a row has these figures."""
+    return lambda row: all(row.get(name) == figure for name, figure in wanted.items())
+
+
 def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
     """The rows that have these figures.
 
@@ -28,7 +33,7 @@ def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
     >>> rows_of([{"n": 1, "cost": 5}, {"n": 2, "cost": 7}], n=2)
     [{'n': 2, 'cost': 7}]
     """
-    return [row for row in rows if all(row.get(name) == figure for name, figure in wanted.items())]
+    return list(filter(having(**wanted), rows))
 
 
 def number(row: Row, name: str) -> float:

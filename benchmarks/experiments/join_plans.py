@@ -28,6 +28,7 @@ from benchmarks.experiments.experiment import (
     Figure,
     Request,
     Row,
+    having,
     number,
     refuse_different_matches,
     rows_of,
@@ -38,6 +39,7 @@ from benchmarks.experiments.findings import (
     Measured,
     Verdict,
     finding,
+    findings_of,
     noise_of_runs,
     rank_correlation,
     said_of_noise,
@@ -948,25 +950,7 @@ FAR = 1e9
 
 def all_findings(rows: Sequence[Row]) -> list[Finding]:
     """The paper's findings with the figures of the rows of planners (`by_planner`)."""
-    stocks = rows_of(rows, part=PATTERNS, stream=STOCKS)
-    large, alpha, strategy = (rows_of(rows, part=part) for part in (LARGE, ALPHA, STRATEGY))
-    noise = noise_of(rows)
-    found = [
-        orders_gain(stocks, noise),
-        trees_gain(stocks, noise),
-        local_search_is_close(stocks, noise),
-        cost_of_orders_predicts(stocks),
-        cost_of_trees_predicts(stocks),
-        cost_predicts_memory(stocks),
-        orders_need_less_memory(stocks),
-        trees_beat_orders(stocks, noise),
-        exact_plans_are_cheaper(large),
-        heuristics_are_quick(large, noise),
-        exact_search_takes_long(large, noise),
-        alpha_lowers_latency(alpha),
-        alpha_lowers_throughput(alpha, noise),
-        pattern_order_wins(strategy, noise),
-    ]
+    found = findings_of(__name__, rows, noise_of(rows))
     of_noise = said_of_noise(found)
     return [one if one.reason.startswith(LIMIT_DECIDES) else other for one, other in zip(found, of_noise, strict=True)]
 
@@ -981,7 +965,7 @@ def between(figure: Bounds, verdict: Callable[[float], Verdict], **figures: obje
     return Verdict.UNDECIDED, {"limit": f"{LIMIT_DECIDES} ", **figures}
 
 
-@finding
+@finding(having(part=PATTERNS, stream=STOCKS))
 def orders_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 4a."""
     gains = list(gains_by(rows, "set", DP_LD, EFREQ).values())
@@ -989,7 +973,7 @@ def orders_gain(rows: Sequence[Row], noise: float) -> Measured:
     return between(least_of(gains), verdict, gains=range_of(gains))
 
 
-@finding
+@finding(having(part=PATTERNS, stream=STOCKS))
 def trees_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 6b."""
     by_size = gains_by(rows_of(rows, set=SEQUENCE), "size", DP_B, ZSTREAM)
@@ -1005,7 +989,7 @@ def trees_gain(rows: Sequence[Row], noise: float) -> Measured:
     return between(gains[most], verdict, least=least, most=most, **figures)
 
 
-@finding
+@finding(having(part=PATTERNS, stream=STOCKS))
 def local_search_is_close(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
     ratios = [gain for name in II for gain in gains_by(rows, "set", name, DP_LD).values()]
@@ -1013,14 +997,14 @@ def local_search_is_close(rows: Sequence[Row], noise: float) -> Measured:
     return between(least_of(ratios), verdict, ratios=range_of(ratios), optimal=share_of_optimal(rows))
 
 
-@finding
-def cost_of_orders_predicts(rows: Sequence[Row]) -> Measured:
+@finding(having(part=PATTERNS, stream=STOCKS))
+def cost_of_orders_predicts(rows: Sequence[Row], _: float) -> Measured:
     """Figure 16a."""
     return _predicts(distinct_plans(rows, CHAIN))
 
 
-@finding
-def cost_of_trees_predicts(rows: Sequence[Row]) -> Measured:
+@finding(having(part=PATTERNS, stream=STOCKS))
+def cost_of_trees_predicts(rows: Sequence[Row], _: float) -> Measured:
     """Figure 16a."""
     return _predicts(distinct_plans(rows, TREE))
 
@@ -1042,8 +1026,8 @@ def verdict_of_correlation(found: float, plans: int) -> Verdict:
     return verdict_at_least(ours, bound, noise=math.exp(1.06 / math.sqrt(plans - 3)))
 
 
-@finding
-def cost_predicts_memory(rows: Sequence[Row]) -> Measured:
+@finding(having(part=PATTERNS, stream=STOCKS))
+def cost_predicts_memory(rows: Sequence[Row], _: float) -> Measured:
     """Figure 16b."""
     plans = {
         kind: [row for row in distinct_plans(rows, mechanism) if "held" in row]
@@ -1055,8 +1039,8 @@ def cost_predicts_memory(rows: Sequence[Row]) -> Measured:
     return verdict_of_correlation(found[least], len(plans[least])), {"correlations": correlations}
 
 
-@finding
-def orders_need_less_memory(rows: Sequence[Row]) -> Measured:
+@finding(having(part=PATTERNS, stream=STOCKS))
+def orders_need_less_memory(rows: Sequence[Row], _: float) -> Measured:
     """Figure 5a."""
     shares = [held_share(pairs) for pairs in pairs_by(rows, "set", DP_LD, EFREQ).values()]
     known = [share.low for share in shares if not math.isinf(share.high)]
@@ -1064,7 +1048,7 @@ def orders_need_less_memory(rows: Sequence[Row]) -> Measured:
     return between(greatest_of(shares), verdict, shares=f"{min(known):.0%} to {max(known):.0%}" if known else "open")
 
 
-@finding
+@finding(having(part=PATTERNS, stream=STOCKS))
 def trees_beat_orders(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
     ratios = list(gains_by(rows, "set", DP_B, DP_LD).values())
@@ -1072,15 +1056,15 @@ def trees_beat_orders(rows: Sequence[Row], noise: float) -> Measured:
     return between(least_of(ratios), verdict, ratios=range_of(ratios), linear=share_of_linear(rows))
 
 
-@finding
-def exact_plans_are_cheaper(rows: Sequence[Row]) -> Measured:
+@finding(having(part=LARGE))
+def exact_plans_are_cheaper(rows: Sequence[Row], _: float) -> Measured:
     """Figure 17a."""
     ratios = most_dear(rows)
     worst = max(ratios, key=lambda name: ratios[name])
     return verdict_at_least(ratios[worst], CHEAPER), {"times": times_as_fast(ratios[worst]), "worst": worst}
 
 
-@finding
+@finding(having(part=LARGE))
 def heuristics_are_quick(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 17b: all but dynamic programming."""
     largest, seconds = _planning_of_largest(rows)
@@ -1089,7 +1073,7 @@ def heuristics_are_quick(rows: Sequence[Row], noise: float) -> Measured:
     return verdict_at_most(seconds[slowest], QUICK_S, noise=noise), figures
 
 
-@finding
+@finding(having(part=LARGE))
 def exact_search_takes_long(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 17b: DP-B."""
     largest, seconds = _planning_of_largest(rows)
@@ -1108,8 +1092,8 @@ def _planning_of_largest(rows: Sequence[Row]) -> tuple[float, dict[str, float]]:
     }
 
 
-@finding
-def alpha_lowers_latency(rows: Sequence[Row]) -> Measured:
+@finding(having(part=ALPHA))
+def alpha_lowers_latency(rows: Sequence[Row], _: float) -> Measured:
     """Figure 18: latency."""
     changes = changes_by_alpha(rows)
     latencies = [latency for latency, _, _ in changes.values()]
@@ -1123,7 +1107,7 @@ def alpha_lowers_latency(rows: Sequence[Row]) -> Measured:
     return between(greatest_of(latencies), verdict, latencies=range_of(latencies), changed=changed)
 
 
-@finding
+@finding(having(part=ALPHA))
 def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 18: throughput."""
     changes = changes_by_alpha(rows)
@@ -1133,7 +1117,7 @@ def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Measured:
     return between(middle, verdict, rates=range_of(rates), middle=middle.text())
 
 
-@finding
+@finding(having(part=STRATEGY))
 def pattern_order_wins(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 19: contiguity."""
     own = rows_of(rows, strategy=CONTIGUOUS)

@@ -28,7 +28,14 @@ from benchmarks.experiments.experiment import (
     refuse_different_matches,
     rows_of,
 )
-from benchmarks.experiments.findings import Finding, Measured, finding, ratio_range, verdict_at_least, verdict_at_most
+from benchmarks.experiments.findings import (
+    Measured,
+    finding,
+    findings_of,
+    ratio_range,
+    verdict_at_least,
+    verdict_at_most,
+)
 from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.measure import list_matches
 from benchmarks.report import markdown_table
@@ -536,26 +543,7 @@ Figures = dict[str, float]
 """Contender -> figure, over the same events."""
 
 
-def all_findings(rows: Sequence[Row]) -> list[Finding]:
-    """The findings of section 7, in its order."""
-    return [
-        find(rows)
-        for find in (
-            chains_beat_eager,
-            other_chains_are_like_eager,
-            tree_is_as_good_as_the_best_chain,
-            tree_is_as_good_for_every_sequence,
-            sequences_do_not_matter_to_lazy,
-            sequences_matter_to_eager,
-            lazy_needs_fewer_instances,
-            tree_needs_as_few_instances,
-            tree_is_flat,
-            chains_are_not_flat,
-        )
-    ]
-
-
-@finding
+@finding()
 def chains_beat_eager(rows: Sequence[Row]) -> Measured:
     """Observation 3 on figure 7."""
     complete = _by_share(rows, "abc")
@@ -565,7 +553,7 @@ def chains_beat_eager(rows: Sequence[Row]) -> Measured:
     return verdict, {"ratios": ratio_range(ratios), "lowest": lowest}
 
 
-@finding
+@finding()
 def other_chains_are_like_eager(rows: Sequence[Row]) -> Measured:
     """Observation 2 on figure 7."""
     complete = _by_share(rows, "abc")
@@ -575,13 +563,13 @@ def other_chains_are_like_eager(rows: Sequence[Row]) -> Measured:
     return verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE), {"ratios": ratio_range(ratios), "lowest": lowest}
 
 
-@finding
+@finding()
 def tree_is_as_good_as_the_best_chain(rows: Sequence[Row]) -> Measured:
     """Observation 4 on figure 7."""
     return _tree_against_chains(rows, "abc")
 
 
-@finding
+@finding()
 def tree_is_as_good_for_every_sequence(rows: Sequence[Row]) -> Measured:
     """Figure 8."""
     return _tree_against_chains(rows, *(one for one in SEQUENCES if one != "abc"))
@@ -599,7 +587,7 @@ def _tree_against_chains(rows: Sequence[Row], *sequences: str) -> Measured:
     return verdict_at_most(max(ratios), NOT_WORSE), {"ratios": ratio_range(ratios), "by_tests": ratio_range(own)}
 
 
-@finding
+@finding()
 def sequences_do_not_matter_to_lazy(rows: Sequence[Row]) -> Measured:
     """Figure 8, first observation."""
     per_sequence = [_by_share(rows, sequence) for sequence in SEQUENCES]
@@ -610,7 +598,7 @@ def sequences_do_not_matter_to_lazy(rows: Sequence[Row]) -> Measured:
     return verdict_at_most(max(ratios), NEARLY_EQUAL), {"ratios": ratio_range(ratios)}
 
 
-@finding
+@finding()
 def sequences_matter_to_eager(rows: Sequence[Row]) -> Measured:
     """Figure 8, second observation."""
     begins, ends = (_by_share(rows, sequence) for sequence in ("cba", "abc"))
@@ -620,7 +608,7 @@ def sequences_matter_to_eager(rows: Sequence[Row]) -> Measured:
     return verdict_at_least(ratios[lowest], ORDER_OF_MAGNITUDE), figures
 
 
-@finding
+@finding()
 def lazy_needs_fewer_instances(rows: Sequence[Row]) -> Measured:
     """Observation 1 on figure 9."""
     complete = _by_input(rows).values()
@@ -631,7 +619,7 @@ def lazy_needs_fewer_instances(rows: Sequence[Row]) -> Measured:
     return verdict, {"chains": _counts(chains), "eager": _counts(eager)}
 
 
-@finding
+@finding()
 def tree_needs_as_few_instances(rows: Sequence[Row]) -> Measured:
     """Observation 4 on figure 9."""
     complete = _by_input(rows).values()
@@ -642,7 +630,7 @@ def tree_needs_as_few_instances(rows: Sequence[Row]) -> Measured:
     return verdict_at_most(max(ratios), NEARLY_EQUAL), figures
 
 
-@finding
+@finding()
 def tree_is_flat(rows: Sequence[Row]) -> Measured:
     """Figure 10: the tree NFA."""
     complete = [*_by_step(rows).values()]
@@ -659,7 +647,7 @@ def _peaks_of_steps(steps: Sequence[Figures], tree: str) -> tuple[float, float]:
     return costs[-1] / costs[len(costs) // 2], beside
 
 
-@finding
+@finding()
 def chains_are_not_flat(rows: Sequence[Row]) -> Measured:
     """Figure 10: the chain NFAs."""
     steps = _by_step(rows)
@@ -726,7 +714,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     return findings_page(
         "lazy_nfa",
         request,
-        all_findings(rows),
+        findings_of(__name__, rows),
         [*_pictures(rows, changing, sizes)],
         sizes=sizes,
         description=trades_of(request.data, sizes.days, sizes.most, request.seed).description,

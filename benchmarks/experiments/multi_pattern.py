@@ -14,12 +14,23 @@ from typing import Any
 
 from benchmarks.charts import Axis, Style, line_chart
 from benchmarks.experiments import workloads
-from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, number, rows_of, taken_apart
+from benchmarks.experiments.experiment import (
+    Cell,
+    Experiment,
+    Figure,
+    Request,
+    Row,
+    having,
+    number,
+    rows_of,
+    taken_apart,
+)
 from benchmarks.experiments.findings import (
     Finding,
     Measured,
     Verdict,
     finding,
+    findings_of,
     noise_of_runs,
     rank_correlation,
     ratio_range,
@@ -570,24 +581,7 @@ BEST = (SA_EDGE.name, TS_EDGE.name)
 def all_findings(rows: Sequence[Row]) -> list[Finding]:
     """The findings of the section, by the rows of the cells."""
     apart = by_contender(row for row in rows if row["part"] in COMPARED_BY_GAINS)
-    noise = noise_of(apart)
-    of = {part: rows_of(apart, part=part) for part in COMPARED_BY_GAINS}
-    compared = [row for part in (WORKLOAD, SIZE, TIME, COUNT) for row in of[part]]
-    return [
-        gains_grow(of[WORKLOAD], noise),
-        edge_is_best(of[WORKLOAD], noise),
-        subexpressions_over_prefixes(of[WORKLOAD], noise),
-        longer_patterns(of[SIZE], noise),
-        longer_search(of[SEARCH]),
-        larger_windows(of[TIME], noise),
-        count_windows(of[TIME], of[COUNT], noise),
-        ahead_of_all(compared, noise),
-        up_to_three_times(compared, noise),
-        adaptive_over_static(rows_of(rows, part=ADAPTIVE), noise),
-        never_below_either([*of[DENSITY], *of[RATES]], noise),
-        reordering_and_rates(of[RATES], noise),
-        sharing_and_density(of[DENSITY], noise),
-    ]
+    return findings_of(__name__, [*apart, *rows_of(rows, part=ADAPTIVE)], noise_of(apart))
 
 
 def noise_of(rows: Iterable[Row]) -> float:
@@ -596,7 +590,7 @@ def noise_of(rows: Iterable[Row]) -> float:
     return noise_of_runs(times) if times else math.inf
 
 
-@finding
+@finding(having(part=WORKLOAD))
 def gains_grow(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 10."""
     means = averaged(rows_of(rows, contender=SA_EDGE.name))
@@ -608,7 +602,7 @@ def gains_grow(rows: Sequence[Row], noise: float) -> Measured:
     return verdict, _range_of_means(rows, SA_EDGE.name)
 
 
-@finding
+@finding(having(part=WORKLOAD))
 def edge_is_best(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 10, the neighbourhoods; in the workloads that all of them were measured in."""
     pairs = [(f"{short}-EDGE", [f"{short}-{place}"]) for short, place in product(("SA", "TS"), ("VERTEX4", "VERTEX8"))]
@@ -620,7 +614,7 @@ def edge_is_best(rows: Sequence[Row], noise: float) -> Measured:
     return verdict, {"gains": ratio_range(means)}
 
 
-@finding
+@finding(having(part=WORKLOAD))
 def subexpressions_over_prefixes(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 10, EDGE and EDGE-PREFIX."""
     # Throughputs are compared: on two mechanisms gains are over different plans.
@@ -633,7 +627,7 @@ def subexpressions_over_prefixes(rows: Sequence[Row], noise: float) -> Measured:
     return verdict, {"times": ratio_range(found)}
 
 
-@finding
+@finding(having(part=SIZE))
 def longer_patterns(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11A."""
     verdict = _growth(rows, SA_EDGE.name, noise)
@@ -642,8 +636,8 @@ def longer_patterns(rows: Sequence[Row], noise: float) -> Measured:
     return verdict, _range_of_means(rows, SA_EDGE.name)
 
 
-@finding
-def longer_search(rows: Sequence[Row]) -> Measured:
+@finding(having(part=SEARCH))
+def longer_search(rows: Sequence[Row], _: float) -> Measured:
     """Figure 11B; by cost, which is what is searched for."""
     kept = []
     for stream, name in product(STREAMS, BEST):
@@ -654,22 +648,23 @@ def longer_search(rows: Sequence[Row]) -> Measured:
     return verdict, {"least": 1 - max(kept), "most": 1 - min(kept)}
 
 
-@finding
+@finding(having(part=TIME))
 def larger_windows(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11C."""
     return _growth(rows, SA_EDGE.name, noise), _range_of_means(rows, SA_EDGE.name)
 
 
-@finding
-def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row], noise: float) -> Measured:
+@finding(lambda row: row["part"] in (TIME, COUNT))
+def count_windows(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 11D, in the largest windows."""
-    largest = max(values_of(count_rows))
+    largest = max(values_of(rows_of(rows, part=COUNT)))
 
-    def gains(rows: Sequence[Row], stream: str) -> list[float]:
-        return [number(row, "gain") for row in rows_of(rows, stream=stream, value=largest, contender=SA_EDGE.name)]
+    def gains(part: str, stream: str) -> list[float]:
+        own = rows_of(rows, part=part, stream=stream, value=largest, contender=SA_EDGE.name)
+        return [number(row, "gain") for row in own]
 
     stocks, traffic = (
-        [one / other for one, other in zip(gains(count_rows, stream), gains(time_rows, stream), strict=True)]
+        [one / other for one, other in zip(gains(COUNT, stream), gains(TIME, stream), strict=True)]
         for stream in (STOCKS, TRAFFIC)
     )
     in_traffic = geometric_mean(traffic)
@@ -679,14 +674,14 @@ def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row], noise: fl
     return _worst([more, as_much]), figures
 
 
-@finding
+@finding(lambda row: row["part"] in (WORKLOAD, SIZE, TIME, COUNT))
 def ahead_of_all(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 12; by the means over workloads, as the patent has them ([0135])."""
     found = _over_baselines(rows)
     return verdict_at_least(min(found), AHEAD, noise=noise), {"times": ratio_range(found)}
 
 
-@finding
+@finding(lambda row: row["part"] in (WORKLOAD, SIZE, TIME, COUNT))
 def up_to_three_times(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 12, the largest lead."""
     largest = max(_over_baselines(rows))
@@ -694,7 +689,7 @@ def up_to_three_times(rows: Sequence[Row], noise: float) -> Measured:
     return verdict, {"largest": times_as_fast(largest)}
 
 
-@finding
+@finding(having(part=ADAPTIVE))
 def adaptive_over_static(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 13; by the means over workloads ([0135])."""
     judged = [row for row in rows if number(row, "value") <= LONGEST]
@@ -711,20 +706,20 @@ def _saved(rows: Sequence[Row], run: str, figure: str = "seconds") -> float:
     return mean_of(rows, f"{STATIC}:{figure}") / mean_of(rows, f"{run}:{figure}")
 
 
-@finding
+@finding(lambda row: row["part"] in (DENSITY, RATES))
 def never_below_either(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 14."""
     found = [ratio for name in BEST for ratio in ratios(rows, name, [SH.name, RE.name])]
     return verdict_at_least(min(found), 1.0, noise=noise), {"times": ratio_range(found)}
 
 
-@finding
+@finding(having(part=RATES))
 def reordering_and_rates(rates: Sequence[Row], noise: float) -> Measured:
     """Figure 14, RE."""
     return _growth(rates, RE.name, noise), _range_of_means(rates, RE.name)
 
 
-@finding
+@finding(having(part=DENSITY))
 def sharing_and_density(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 14, SH; the density of a value is the mean over its workloads."""
     density = {

@@ -30,6 +30,7 @@ from benchmarks.experiments.findings import (
     Verdict,
     explained_by_a_line,
     finding,
+    findings_of,
     log_slope,
     noise_of_runs,
     ratio_range,
@@ -396,21 +397,7 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
     """The findings of sections 6.1 to 6.3, by the cells of the first probability of rising."""
     rising = rows[0]["rising"] if rows else None
     own = by_algorithm(rows_of(rows, rising=rising))
-    noise = Noise.of(own)
-    return said_of_noise(
-        find(own, noise)
-        for find in (
-            skipping_costs_with_a_selective_predicate,
-            cost_an_event_grows_with_the_window,
-            window_matters_little_to_selective_queries,
-            cost_is_linear_in_output_complexity,
-            basic_beats_backtrack,
-            backtrack_is_comparable_on_short_runs,
-            basic_beats_backtrack_on_longer_patterns,
-            merging_gains,
-            merging_gains_in_matching,
-        )
-    )
+    return said_of_noise(findings_of(__name__, own, Noise.of(own)))
 
 
 @dataclass(frozen=True)
@@ -440,7 +427,7 @@ def _between_halves(rows: Sequence[Row], figure: str) -> float:
     return noise_of_runs([(number(row, early), number(row, late)) for row in rows if early in row])
 
 
-@finding
+@finding()
 def skipping_costs_with_a_selective_predicate(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 1."""
     ratios = [
@@ -453,7 +440,7 @@ def skipping_costs_with_a_selective_predicate(rows: Sequence[Row], noise: Noise)
     return verdict, {"ratio": times_as_fast(ratios[0]), "alone": times_as_fast(ratios[1])}
 
 
-@finding
+@finding()
 def cost_an_event_grows_with_the_window(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 2: throughput falls quadratically."""
     costs = [{number(row, "window"): per_event(row) for row in _growing(rows, query)} for query in UNSELECTIVE]
@@ -468,7 +455,7 @@ def cost_an_event_grows_with_the_window(rows: Sequence[Row], noise: Noise) -> Me
     return verdict, {"growths": ratio_range(growths), "wider": wider, "square": wider**2}
 
 
-@finding
+@finding()
 def window_matters_little_to_selective_queries(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 2: p2s2."""
     costs = [per_event(row) for row in _growing(rows, SELECTIVE)]
@@ -503,7 +490,7 @@ def growth_of(rows: Sequence[Row], query: str) -> Growth:
     return Growth(explained_by_a_line(sizes, seconds), log_slope(sizes, seconds), sizes, seconds)
 
 
-@finding
+@finding()
 def cost_is_linear_in_output_complexity(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 2, figure 8(c)."""
     growths = [growth_of(rows, query) for query in EXPENSIVE]
@@ -517,14 +504,14 @@ def cost_is_linear_in_output_complexity(rows: Sequence[Row], noise: Noise) -> Me
     return verdict, {"explained": explained, "powers": powers, "linear": LINEAR}
 
 
-@finding
+@finding()
 def basic_beats_backtrack(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 3."""
     ratios = _slower(rows, ("p1s2", "p1s3", "p3s2", "p3s3"))
     return verdict_at_least(min(ratios), TWO_ORDERS, noise=noise.ratio), {"ratios": ratio_range(ratios)}
 
 
-@finding
+@finding()
 def backtrack_is_comparable_on_short_runs(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 3: p2s2."""
     ratios = _slower(rows, (SELECTIVE,))
@@ -532,7 +519,7 @@ def backtrack_is_comparable_on_short_runs(rows: Sequence[Row], noise: Noise) -> 
     return verdict_at_most(max(ratio, 1 / ratio), COMPARABLE, noise=noise.ratio), {"ratio": times_as_fast(ratio)}
 
 
-@finding
+@finding()
 def basic_beats_backtrack_on_longer_patterns(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 4, of which the paper does not tell the window: with the largest."""
     longer = f"p3{LONGER}s3"
@@ -545,14 +532,14 @@ def basic_beats_backtrack_on_longer_patterns(rows: Sequence[Row], noise: Noise) 
     return verdict, {"ratio": times_as_fast(ratios[-1]), "others": ratio_range(others)}
 
 
-@finding
+@finding()
 def merging_gains(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 5, which is that of experiment 1: with the first window."""
     own = rows_of(rows, part=MERGING, algorithm=MERGE, window=_first_window(rows))
     return _merging(own, noise, MOST_MERGING_GAIN)
 
 
-@finding
+@finding()
 def merging_gains_in_matching(rows: Sequence[Row], noise: Noise) -> Measured:
     """Experiment 6."""
     return _merging(rows_of(rows, part=MATCHING, algorithm=MERGE), noise, MOST_MATCHING_GAIN)

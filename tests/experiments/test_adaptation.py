@@ -41,7 +41,6 @@ from benchmarks.experiments.adaptation import (
     Place,
     Sizes,
     Threshold,
-    all_findings,
     cases_of,
     decisions_of,
     interval_of,
@@ -49,7 +48,7 @@ from benchmarks.experiments.adaptation import (
     stretch_of,
 )
 from benchmarks.experiments.experiment import Request, Row, number, store_beside
-from benchmarks.experiments.findings import Verdict
+from benchmarks.experiments.findings import Verdict, findings_of
 from cep_pipeline.adaptation.decisions import ConstantThreshold
 from cep_pipeline.planning import plan
 from cep_pipeline.statistics import estimate_statistics
@@ -193,7 +192,7 @@ def of_the_patents_shape(**others: float | Sequence[float]) -> list[Row]:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    return [finding.verdict for finding in all_findings(cases_of(rows))]
+    return [finding.verdict for finding in findings_of(adaptation.__name__, cases_of(rows))]
 
 
 def test_all_findings_hold_on_figures_of_the_patents_shape() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.experiments import lazy_nfa as findings
 from benchmarks.experiments.experiment import Request, Row, run_experiment
-from benchmarks.experiments.findings import Finding, Verdict
+from benchmarks.experiments.findings import Finding, Verdict, findings_of
 from benchmarks.experiments.lazy_nfa import (
     CHAINS,
     CHANGING,
@@ -221,7 +221,7 @@ def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
 
 
 def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
-    found = findings.all_findings(list(paper_rows()))
+    found = findings_of(findings.__name__, list(paper_rows()))
     assert [finding.verdict for finding in found] == [Verdict.SURPASSED] + [Verdict.HOLDS] * 9
     assert found[0].ours == "1,100 times less for f_c = 0.001"
     assert found[2].reason.endswith("The tree NFA by expected tests has 0.500 times.")
