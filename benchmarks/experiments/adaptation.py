@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -787,7 +786,8 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     places = {other: [of.ahead_of(INVARIANT, other).place for of in cases] for other in OTHERS}
     said = (f"{one}: {', '.join(f'{at} in {found.count(at)}' for at in Place)}" for one, found in places.items())
     return findings_page(
-        "adaptation",
+        __name__,
+        sizes,
         request,
         findings_of(__name__, cases),
         [_picture(cases)],
@@ -801,12 +801,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         beside=fmean(number(row, "beside measured") for row in rows),
         windows=[round(number(row, "events") / number(row, "windows")) for row in rows],
         described=dict.fromkeys(f"{row['stream']}: {row['stream is']}" for row in rows),
-        measured=sys.modules[__name__],
         has_month=any(of.stream == AARHUS for of in cases),
-        mechanisms={planner: MECHANISMS[planner] for planner in sizes.planners},
-        reach=REACH,
-        sizes=sizes,
-        is_full=sizes is FULL,
     )
 
 

@@ -1153,17 +1153,12 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     stocks, traffic = (rows_of(rows, part=PATTERNS, stream=name) for name in (STOCKS, TRAFFIC))
     large, alpha, strategy = (rows_of(rows, part=part) for part in (LARGE, ALPHA, STRATEGY))
     return findings_page(
-        "join_plans",
+        __name__,
+        sizes,
         request,
         all_findings(rows),
         [*_pictures(rows)],
-        chain=CHAIN,
-        tree=TREE,
-        sizes=sizes,
         descriptions={name: stream_named(name, sizes, request).description for name in (STOCKS, TRAFFIC)},
-        window_s=WINDOW_S,
-        selectivities=(LEAST_SELECTIVITY, GREATEST_SELECTIVITY),
-        most_kleene=MOST_KLEENE_EVENTS,
         noise=noise_of(rows),
         stocks=stocks,
         traffic=traffic,
@@ -1171,9 +1166,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         alpha=alpha,
         strategy=strategy,
         normalized=_normalized(large),
-        finished=finished_by_all,
         patterns=lambda rows: len({tuple(row.get(name) for name in PATTERN) for row in rows}),
-        table=_table,
         average=lambda rows: average_rate(rows).text(count_per_s),
         held=lambda rows: f"{mean(number(row, 'held') for row in rows):,.0f}",
         candidates=lambda rows: _three(mean(number(row, "candidates") / number(row, "events") for row in rows)),
@@ -1181,12 +1174,9 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         latency=lambda rows: _three(mean(number(row, "after_last") for row in rows)),
         gain=lambda rows: times_as_fast(number(rows[0], "gain")),
         at_limit=lambda rows: f"{sum(map(reached_limit, rows))} of {len(rows)}",
-        compared=_compared,
         average_gain=lambda pairs: average_gain(pairs).text(),
         total_gain=lambda pairs: total_gain(pairs).text(),
         held_share=lambda pairs: held_share(pairs).text(),
-        sequences=_sequences(stocks),
-        predictions=_prediction_table(stocks),
         most_dear=markdown_table(
             ["planner", "times"], [[name, times_as_fast(most)] for name, most in most_dear(large).items()]
         ),
@@ -1204,14 +1194,14 @@ COMPARED = ((DP_LD, EFREQ), (DP_B, ZSTREAM), (DP_B, DP_LD))
 """Planners whose gains are shown, the better one first."""
 
 
-def _table(rows: Sequence[Row], across: str, cell: Callable[[Sequence[Row]], str]) -> str:
+def table(rows: Sequence[Row], across: str, cell: Callable[[Sequence[Row]], str]) -> str:
     """Planners down, in the order of their styles, and the values of `across` from left to right."""
     order = [*STYLES]
     ordered = sorted(rows, key=lambda row: order.index(str(row["planner"])))
     return table_across(ordered, "planner", across, "planner", cell)
 
 
-def _compared(rows: Sequence[Row], text: Callable[[Pairs], str]) -> str:
+def compared(rows: Sequence[Row], text: Callable[[Pairs], str]) -> str:
     """Two planners down, sets of patterns across."""
     lines = []
     for better, worse in COMPARED:
@@ -1220,7 +1210,8 @@ def _compared(rows: Sequence[Row], text: Callable[[Pairs], str]) -> str:
     return markdown_table(["plans", *SETS], lines)
 
 
-def _sequences(rows: Sequence[Row]) -> str:
+def sequence_table(rows: Sequence[Row]) -> str:
+    """DP-B's trees against ZSTREAM's on sequences, by their size."""
     by_size = pairs_by(rows_of(rows, set=SEQUENCE), "size", DP_B, ZSTREAM)
     lines = [
         [text, *(gain(pairs).text() for pairs in by_size.values())]
@@ -1229,7 +1220,8 @@ def _sequences(rows: Sequence[Row]) -> str:
     return markdown_table(["events", *map(str, by_size)], lines)
 
 
-def _prediction_table(rows: Sequence[Row]) -> str:
+def prediction_table(rows: Sequence[Row]) -> str:
+    """Rank correlations of costs and counts with throughput and memory."""
     lines = []
     for kind, mechanism in (("orders", CHAIN), ("trees", TREE)):
         plans = distinct_plans(rows, mechanism)

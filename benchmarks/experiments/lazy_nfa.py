@@ -712,14 +712,12 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     frequency = rows_of(rows, part=FREQUENCY)
     by_frequency = rows_of(frequency, sequence="abc")
     return findings_page(
-        "lazy_nfa",
+        __name__,
+        sizes,
         request,
         findings_of(__name__, rows),
         [*_pictures(rows, changing, sizes)],
-        sizes=sizes,
         description=trades_of(request.data, sizes.days, sizes.most, request.seed).description,
-        window_s=WINDOW_S,
-        threshold=THRESHOLD,
         computations=_tables(frequency, _figure("computations")),
         evaluations=_tables(frequency, _figure("evaluations")),
         peaks_by_input=_table(

@@ -818,11 +818,11 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     exchanged = rows_of(rows, part=ADAPTIVE)
     noise = noise_of(apart)
     return findings_page(
-        "multi_pattern",
+        __name__,
+        sizes,
         request,
         all_findings(rows),
         [*_gain_pictures(means), _exchanged_picture(exchanged)],
-        parts=PARTS,
         gains=lambda part, value: _by_contender(rows_of(means, part=part), f"gain by {value}", "gain", times_as_fast),
         plans=columns_table(
             largest,
@@ -847,12 +847,9 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
             lambda own: f"{number(own[0], 'density of pairs'):.2f}",
         ),
         exchanged=_exchanged_table(exchanged),
-        sizes=sizes,
         descriptions={name: stream_named(name, request, sizes.windows).description for name in STREAMS},
         noise=noise,
         is_noise_unknown=math.isinf(noise),
-        enough_s=ENOUGH_S,
-        most_runs=MOST_RUNS,
         drawn=workloads,
         exchanged_windows=", ".join(
             f"{mean_of(rows_of(exchanged, stream=name), 'window'):,.0f} ({name})" for name in STREAMS

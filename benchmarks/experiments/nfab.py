@@ -592,12 +592,12 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         suffix = f"-{rising:g}".replace(".", "_") if place else ""
         pictures += _pictures(own, suffix, f" Prices rise with probability {rising:g}." if len(by_rising) > 1 else "")
     return findings_page(
-        "nfab",
+        __name__,
+        sizes,
         request,
         all_findings(rows),
         pictures,
         streams=[{"rising": rising, **_tables(own, sizes)} for rising, own in by_rising.items()],
-        sizes=sizes,
         noise=Noise.of(apart),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,7 +74,8 @@ class Picture:
 
 
 def findings_page(
-    name: str,
+    module: str,
+    sizes: object,
     request: Request,
     findings: Sequence[Finding],
     pictures: Sequence[Picture],
@@ -83,17 +85,21 @@ def findings_page(
 
     Parameters
     ----------
-    name, request
-        The experiment, whose page has its words in `words/NAME.jinja`, and how it was asked for.
+    module, sizes, request
+        The module of the experiment, whose words are in `words/NAME.jinja` and know the module as `own`; the extent;
+        and how it was asked for.
     findings, pictures
         The findings, by their figures, and the charts.
     figures
         The figures and tables that the words ask for.
     """
+    name = module.rpartition(".")[2]
     shown = [part for picture in pictures for part in (f"{{chart:{picture.name}}}", f"*{picture.caption}*")]
     text = filled(
         f"experiments/words/{name}.jinja",
         name=name,
+        own=sys.modules[module],
+        sizes=sizes,
         full=request.full,
         seed=request.seed,
         machine=machine(),
