@@ -60,13 +60,6 @@ SCALE = "scale"
 )
 @click.option("--master", default="local[4]", show_default=True, help="Of scale: the Spark master.")
 @click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("var/scale"),
-    show_default=True,
-    help="Of scale: its projects are made in this folder.",
-)
-@click.option(
     "--share",
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
@@ -84,7 +77,6 @@ def bench(
     repetitions: int,
     data: Path,
     master: str,
-    folder: Path,
     share: float,
     out: Path | None,
 ) -> None:
@@ -98,8 +90,8 @@ def bench(
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
-                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
-                  on where it was
+                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory. What it has
+                  measured is in var/scale: stopped, it goes on where it was
 
     All engines must find the same matches.
 
@@ -112,25 +104,26 @@ def bench(
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
-    from benchmarks.page import Settings, make_page, with_other_sections
+    from benchmarks.page import make_page, with_other_sections
     from benchmarks.report import unpadded
+    from benchmarks.streams import Streams
 
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")
         check_folder(out)
-    settings = Settings(
-        names=names or BENCHMARKS,
-        events=int(events),
-        repetitions=repetitions,
-        data=data,
-        master=master,
-        scale=share,
-        scale_folder=folder,
-    )
     console = Terminal(stderr=True)
     with shown_progress(console, "starting") as progress:
-        text = make_page(settings, progress, console.print)
+        text = make_page(
+            names or BENCHMARKS,
+            Streams(data),
+            progress,
+            console.print,
+            events=int(events),
+            repetitions=repetitions,
+            master=master,
+            share=share,
+        )
     say(text, nl=False)
     if out is not None:
         text = unpadded(text)

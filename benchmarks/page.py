@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.command import BENCHMARKS, SCALE
+from benchmarks.command import SCALE
 from benchmarks.measure import Progress
 from benchmarks.report import machine
-from benchmarks.streams import TWIN_LOOKS, Streams
+from benchmarks.streams import Streams
 from benchmarks.words import filled
 
+SCALE_FOLDER = Path("var/scale")
+"""The folder of the projects of `SCALE`, and of what has been measured of them."""
 
-@dataclass(frozen=True)
-class Settings:
-    """The choice of what is measured.
 
-    - `names`: of `BENCHMARKS`, or `SCALE`.
-    - `events`: of the stock stream for the columnar kernel.
-    - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
-    - `scale`, `scale_folder`: the share of each size that `SCALE` measures, and the folder of projects.
+def make_page(
+    names: Sequence[str],
+    streams: Streams,
+    progress: Progress,
+    report: Callable[[str], None] = lambda _: None,
+    *,
+    events: int = 1_000_000,
+    repetitions: int = 5,
+    master: str = "local[4]",
+    share: float = 1.0,
+) -> str:
+    """Measure what is asked for, and write the page.
+
+    The number of events is that of the stock stream for the columnar kernel; master and share are of `SCALE`, which
+    measures this share of each size.
     """
-
-    names: Sequence[str] = BENCHMARKS
-    events: int = 1_000_000
-    repetitions: int = 5
-    data: Path | None = None
-    looks: int = TWIN_LOOKS
-    master: str = "local[4]"
-    scale: float = 1.0
-    scale_folder: Path = Path("var/scale")
-
-
-def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
-    """Measure what is asked for, and write the page."""
-    streams = Streams(settings.data, settings.looks)
+    measures: Mapping[str, Callable[[], dict[str, str]]] = {
+        "detection": lambda: _detection(events, repetitions, streams, progress),
+        "mechanisms": lambda: _mechanisms(repetitions, streams, progress),
+        SCALE: lambda: _scale(share, master, progress),
+    }
     measured = {}
-    for name, measure in (("detection", _detection), ("mechanisms", _mechanisms), (SCALE, _scale)):
-        if name in settings.names:
-            report(f"measuring {name}")
-            measured[name] = measure(settings, streams, progress)
-    return filled("page.jinja", measured=measured, machine=machine(), repetitions=settings.repetitions)
+    for name in filter(names.__contains__, measures):
+        report(f"measuring {name}")
+        measured[name] = measures[name]()
+    return filled("page.jinja", measured=measured, machine=machine(), repetitions=repetitions)
 
 
 def with_other_sections(page: str, made: str) -> str:
@@ -53,14 +52,14 @@ def with_other_sections(page: str, made: str) -> str:
     return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
 
 
-def _detection(settings: Settings, streams: Streams, progress: Progress) -> dict[str, str]:
+def _detection(events: int, repetitions: int, streams: Streams, progress: Progress) -> dict[str, str]:
     from benchmarks.detection import calls_table, compare_detection, compare_slow_peers, detection_table
     from benchmarks.flink_patterns import version
     from benchmarks.peers import missing_peers
 
     # The peers that take seconds come last, so that the others find the machine as it was.
-    comparisons = compare_detection(settings.events, settings.repetitions, streams, progress)
-    slower = compare_slow_peers(settings.events, settings.repetitions, streams, progress)
+    comparisons = compare_detection(events, repetitions, streams, progress)
+    slower = compare_slow_peers(events, repetitions, streams, progress)
     return {
         "missing": missing_peers(),
         "traffic": streams.traffic.description,
@@ -71,15 +70,14 @@ def _detection(settings: Settings, streams: Streams, progress: Progress) -> dict
     }
 
 
-def _mechanisms(settings: Settings, streams: Streams, progress: Progress) -> dict[str, str]:
+def _mechanisms(repetitions: int, streams: Streams, progress: Progress) -> dict[str, str]:
     from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
 
-    measured = measure_mechanisms(settings.repetitions, streams, progress)
+    measured = measure_mechanisms(repetitions, streams, progress)
     return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
 
 
-def _scale(settings: Settings, _: Streams, progress: Progress) -> dict[str, str]:
+def _scale(share: float, master: str, progress: Progress) -> dict[str, str]:
     from benchmarks.scale import measure_scale, scale_text, sizes_of
 
-    measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, progress)
-    return {"text": scale_text(measured, settings.master)}
+    return {"text": scale_text(measure_scale(SCALE_FOLDER, sizes_of(share), master, progress), master)}

@@ -1,31 +1,40 @@
 """Growth, measured: days of more and more events, more days, more patterns, more streams, each run as `cep run` does.
 
-Each size of each axis is a project in a folder, run in a process of its own that is watched with all that it starts.
-The result of a size is kept when it is measured, so that a run that was stopped goes on where it was.
+Each size of each axis is a project in a folder of its own, run in a process that is watched with all that it starts:
+the JVM and the workers. What is measured of a size is kept, so that a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import combinations
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.experiments.experiment import Cell, CellStore, Figure, Row, finished_rows, number, rows_of
 from benchmarks.measure import Progress
-from benchmarks.processes import run_watched
 from benchmarks.report import markdown_table
 from benchmarks.words import filled
 from cep_pipeline.cli.terminal import format_seconds
+from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration
 
 EVENTS, DAYS, PATTERNS, STREAMS = "events", "days", "patterns", "streams"
@@ -41,8 +50,10 @@ SMALL_DAY, MIDDLE_DAY = 1_000, 100_000
 EVENTS_OF_A_STOCK = 20_000
 """A larger day has more stocks and not faster ones, so that matches grow with the events."""
 FIRST_DAY = date(2025, 1, 6)
-MEASURED = "measured.jsonl"
+MEASURED = "scale.cells.jsonl"
 """File of the folder: the results so far."""
+EVERY_S = 0.5
+"""Seconds between two looks at the processes of a run."""
 _CHUNK = 1_000_000
 _SESSION_S = 23_400
 _SCHEMA = """\
@@ -75,37 +86,6 @@ _SPECIAL = 0.2
 """Share of drawn patterns with NOT or KL."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One size of an axis, and what running it took.
-
-    - `axis`, `size`: of `SIZES`, or a share of it.
-    - `days`, `streams`: the run was over so many days, of each of so many streams. On the axis `days` they are the days
-      that the size before does not have.
-    - `slices`: those of its largest detection.
-    - `seconds`, `processor_s`: on the wall, and of all processors.
-    - `driver_kb`, `jvm_kb`, `worker_kb`: the most memory that the driver, the JVM and one worker held.
-    - `files`, `metadata_bytes`: of the warehouse after the run: its files, and the bytes of the tables' metadata.
-    - `steps_s`: name of a step -> its seconds on the wall in all days.
-    """
-
-    axis: str
-    size: int
-    days: int
-    streams: int
-    events: int
-    matches: int
-    slices: int
-    seconds: float
-    processor_s: float
-    driver_kb: int
-    jvm_kb: int
-    worker_kb: int
-    files: int
-    metadata_bytes: int
-    steps_s: Mapping[str, float]
-
-
 def sizes_of(share: float) -> dict[str, tuple[int, ...]]:
     """Return the sizes of each axis, of which a share is taken.
 
@@ -117,43 +97,34 @@ def sizes_of(share: float) -> dict[str, tuple[int, ...]]:
     return {axis: tuple(dict.fromkeys(max(1, round(size * share)) for size in sizes)) for axis, sizes in SIZES.items()}
 
 
-def measure_scale(folder: Path, sizes: Mapping[str, Sequence[int]], master: str, progress: Progress) -> list[Measured]:
-    """Measure all sizes that have not been measured in this folder yet; returns all that have, by axis and size.
+def measure_scale(folder: Path, sizes: Mapping[str, Sequence[int]], master: str, progress: Progress) -> list[Row]:
+    """Measure all sizes that have not been measured in this folder yet; a row for each, by axis and size.
 
-    The folder keeps the projects and the results. The sizes of an axis are ascending. A run that fails is a CepError.
+    The folder keeps the results. A run that fails is a CepError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    known = {(one.axis, one.size): one for one in _known(folder)}
-    # Days go on in one warehouse: results of other numbers of days do not lead to those that are asked for.
-    days = sorted(size for axis, size in known if axis == DAYS)
-    if list(sizes.get(DAYS, days))[: len(days)] != days:
-        known = {key: one for key, one in known.items() if key[0] != DAYS}
-    for axis, of_axis in sizes.items():
-        for before, size in zip((0, *of_axis), of_axis, strict=False):
-            if (axis, size) not in known:
-                known[axis, size] = _measure(folder, axis, before, size, master, progress)
-                with (folder / MEASURED).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(known[axis, size])) + "\n")
-    return sorted(known.values(), key=lambda one: (list(SIZES).index(one.axis), one.size))
+    cells = [
+        Cell(
+            {"axis": axis, "size": size, "master": master},
+            partial(_measure, folder / axis, axis, size, master, progress),
+        )
+        for axis, of_axis in sizes.items()
+        for size in of_axis
+    ]
+    return finished_rows(cells, CellStore(folder / MEASURED, {}), lambda: None)
 
 
-def _known(folder: Path) -> Iterator[Measured]:
-    """Yield the results so far; those of the days only if no run over further days was stopped."""
-    if not (folder / MEASURED).exists():
-        return
-    found = [Measured(**json.loads(line)) for line in (folder / MEASURED).read_text(encoding="utf-8").splitlines()]
-    made = len(list((folder / DAYS / "raw").glob("*.parquet")))
-    measured = max((one.size for one in found if one.axis == DAYS), default=0)
-    yield from (one for one in found if one.axis != DAYS or made == measured)
+def _measure(place: Path, axis: str, size: int, master: str, progress: Progress) -> dict[str, Figure]:
+    """The figures of one size.
 
-
-def _measure(folder: Path, axis: str, before: int, size: int, master: str, progress: Progress) -> Measured:
-    place = folder / axis
-    if axis != DAYS or not before:
-        # A larger number of days goes on in the warehouse of the smaller one.
-        shutil.rmtree(place, ignore_errors=True)
-    numbers = range(before, size) if axis == DAYS else range(1)
-    days = [FIRST_DAY + timedelta(days=number) for number in numbers]
+    - `seconds`, `processor_s`: on the wall, and of all processors.
+    - `driver`, `jvm`, `worker`: the most bytes that the driver, the JVM and one worker held.
+    - `slices`: those of its largest detection.
+    - `files`, `metadata`: of the warehouse after the run: its files, and the bytes of the tables' metadata.
+    - `step STEP`: seconds of a step on the wall in all days.
+    """
+    shutil.rmtree(place, ignore_errors=True)
+    days = [FIRST_DAY + timedelta(days=number) for number in range(size if axis == DAYS else 1)]
     events = {EVENTS: size, PATTERNS: MIDDLE_DAY}.get(axis, SMALL_DAY)
     streams = [f"trades_{number}" for number in range(size if axis == STREAMS else 1)]
     progress.begin(f"{axis} {size:,}: making the raw days", len(days))
@@ -162,23 +133,83 @@ def _measure(folder: Path, axis: str, before: int, size: int, master: str, progr
         progress.advance()
     configuration = _write_project(place, streams, size if axis == PATTERNS else None, master)
     progress.begin(f"{axis} {size:,}", 0)
-    watched, seconds = run_watched(configuration, days)
-    found = _result(configuration, days)
-    measured = Measured(
-        axis=axis,
-        size=size,
-        days=len(days),
-        streams=len(streams),
-        seconds=seconds,
-        processor_s=watched.processor_s,
-        driver_kb=watched.largest_kb.get("driver", 0),
-        jvm_kb=watched.largest_kb.get("jvm", 0),
-        worker_kb=watched.largest_kb.get("worker", 0),
-        **found,
-    )
-    if axis != DAYS:
-        shutil.rmtree(place)
-    return measured
+    used, seconds = _run_watched(configuration, days)
+    figures: dict[str, Figure] = {"days": len(days), "streams": len(streams), "seconds": seconds}
+    figures |= {"processor_s": sum(used.processor_s.values()), **used.most_bytes, **_result(configuration)}
+    shutil.rmtree(place)
+    return figures
+
+
+@dataclass
+class Used:
+    """The things that a process and all that it started have used so far.
+
+    `processor_s` has of each process the seconds of the processor at the last look. `most_bytes` is the most memory
+    that one process held, where shared memory is divided by its users: `driver`, the first of them; `jvm`; `worker`,
+    each other process of Python. Linux alone tells. What is used between the last look at a process and its end is
+    missing: half a second at most.
+    """
+
+    processor_s: dict[int, float] = field(default_factory=dict)
+    most_bytes: dict[str, int] = field(default_factory=lambda: {"driver": 0, "jvm": 0, "worker": 0})
+
+    def look_at(self, pid: int) -> None:
+        """Look once at a process and its family; one that ends meanwhile holds nothing."""
+        family: list[psutil.Process] = []
+        with suppress(psutil.Error):
+            first = psutil.Process(pid)
+            family = [first, *first.children(recursive=True)]
+        for process in family:
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                self.processor_s[process.pid] = times.user + times.system
+                held = getattr(process.memory_full_info(), "pss", 0)
+                kind = "driver" if process is family[0] else "jvm" if process.name() == "java" else "worker"
+                self.most_bytes[kind] = max(self.most_bytes[kind], held)
+
+
+@contextmanager
+def watched(pid: int) -> Iterator[Used]:
+    """Watch a process with all that it starts, to the end of the block."""
+    used, done = Used(), threading.Event()
+
+    def watch() -> None:
+        used.look_at(pid)
+        while not done.wait(EVERY_S):
+            used.look_at(pid)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(watch)
+        try:
+            yield used
+        finally:
+            done.set()
+
+
+def _run_watched(configuration: Path, days: Sequence[date]) -> tuple[Used, float]:
+    """Do the job of `_do_job` in a fresh process; what was used, and the seconds on the wall."""
+    begin = time.perf_counter()
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        try:
+            with watched(process.submit(os.getpid).result()) as used:
+                process.submit(_do_job, configuration, days).result()
+        except BrokenProcessPool as error:
+            raise CepError(f"{configuration.parent}: the job ended without a word") from error
+        return used, time.perf_counter() - begin
+
+
+def _do_job(configuration: Path, days: Sequence[date]) -> None:
+    """Do as `cep run` does with days, for each stream of a `pipeline.yaml`."""
+    from cep_pipeline.pipeline.day_work import SilentObserver
+    from cep_pipeline.pipeline.run import PipelineRun
+    from cep_pipeline.spark.session import spark_session
+
+    read = Configuration.load(configuration)
+    warehouse, settings = read.open_warehouse(), read.settings.spark
+    for stream in map(read.stream, read.stream_names()):
+        tables = warehouse.stream(stream.schema)
+        session = partial(spark_session, settings.master, app_name="cep bench")
+        PipelineRun(stream, tables, settings, stream.pattern_sets, session, SilentObserver()).run_days(days)
 
 
 def write_day(path: Path, day: date, events: int) -> None:
@@ -259,7 +290,7 @@ def _write_project(place: Path, streams: Sequence[str], patterns: int | None, ma
     return configuration
 
 
-def _result(configuration: Path, days: Sequence[date]) -> dict[str, Any]:
+def _result(configuration: Path) -> dict[str, Figure]:
     """Read what a run has left in the warehouse."""
     read = Configuration.load(configuration)
     warehouse = read.open_warehouse()
@@ -267,76 +298,61 @@ def _result(configuration: Path, days: Sequence[date]) -> dict[str, Any]:
     steps: dict[str, float] = {}
     for name in read.stream_names():
         tables = warehouse.stream(read.stream(name).schema)
-        events += sum(record.events for record in tables.days() if record.day in days)
-        matches += sum(unit.matches for unit in tables.matches_days() if unit.final_day in days)
-        for record in tables.runs():
-            if record.status == "succeeded" and record.day in days:
-                for step in record.steps:
-                    steps[step.name] = steps.get(step.name, 0.0) + step.seconds
-                    slices = max(slices, dict(step.counts).get("slices", 0) if step.name.startswith("detect") else 0)
+        events += sum(record.events for record in tables.days())
+        matches += sum(unit.matches for unit in tables.matches_days())
+        for step in (step for record in tables.runs() for step in record.steps):
+            steps[f"step {step.name}"] = steps.get(f"step {step.name}", 0.0) + step.seconds
+            slices = max(slices, dict(step.counts).get("slices", 0) if step.name.startswith("detect") else 0)
     files = [path for path in Path(read.warehouse_location).rglob("*") if path.is_file()]
-    return {
-        "events": events,
-        "matches": matches,
-        "slices": slices,
-        "steps_s": steps,
-        "files": len(files),
-        "metadata_bytes": sum(path.stat().st_size for path in files if path.parent.name == "metadata"),
-    }
+    metadata = sum(path.stat().st_size for path in files if path.parent.name == "metadata")
+    left: dict[str, Figure] = {"events": events, "matches": matches, "slices": slices}
+    return {**left, "files": len(files), "metadata": metadata, **steps}
 
 
-_COLUMNS: Mapping[str, Callable[[Measured], str]] = {
-    "events": lambda one: f"{one.events:,}",
-    "matches": lambda one: f"{one.matches:,}",
-    "slices": lambda one: f"{one.slices:,}",
-    "wall": lambda one: _time(one.seconds),
-    "wall a day": lambda one: format_seconds(one.seconds / one.days),
-    "wall a stream": lambda one: format_seconds(one.seconds / one.streams),
-    "processors": lambda one: _time(one.processor_s),
-    "ingestion": lambda one: format_seconds(one.steps_s.get("ingest", 0.0) + one.steps_s.get("preprocess", 0.0)),
-    "plan": lambda one: format_seconds(one.steps_s.get("plan", 0.0)),
-    "detection": lambda one: format_seconds(one.steps_s.get("detect market", 0.0)),
-    "driver": lambda one: _bytes(one.driver_kb * 1000),
-    "JVM": lambda one: _bytes(one.jvm_kb * 1000),
-    "largest worker": lambda one: _bytes(one.worker_kb * 1000),
-    "files": lambda one: f"{one.files:,}",
-    "metadata": lambda one: _bytes(one.metadata_bytes),
+def _count(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{number(row, name):,.0f}"
+
+
+def _size(name: str) -> Callable[[Row], str]:
+    return lambda row: _bytes(number(row, name))
+
+
+def _seconds(*names: str, per: str | None = None) -> Callable[[Row], str]:
+    return lambda row: format_seconds(sum(number(row, name) for name in names) / (number(row, per) if per else 1))
+
+
+_COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    **{name: _count(name) for name in ("events", "matches", "slices", "files")},
+    "wall": lambda row: _time(number(row, "seconds")),
+    "wall a day": _seconds("seconds", per="days"),
+    "wall a stream": _seconds("seconds", per="streams"),
+    "processors": lambda row: _time(number(row, "processor_s")),
+    "ingestion": _seconds("step ingest", "step preprocess"),
+    "plan": _seconds("step plan"),
+    "detection": _seconds("step detect market"),
+    "driver": _size("driver"),
+    "JVM": _size("jvm"),
+    "largest worker": _size("worker"),
+    "metadata": _size("metadata"),
 }
 _TABLES: Mapping[str, Sequence[str]] = {
-    EVENTS: (
-        "events",
-        "matches",
-        "slices",
-        "wall",
-        "ingestion",
-        "processors",
-        "driver",
-        "JVM",
-        "largest worker",
-        "files",
-    ),
+    EVENTS: ("matches", "slices", "wall", "ingestion", "processors", "driver", "JVM", "largest worker", "files"),
     DAYS: ("wall", "wall a day", "driver", "largest worker", "files", "metadata"),
     PATTERNS: ("matches", "wall", "plan", "detection", "driver", "largest worker"),
     STREAMS: ("wall", "wall a stream", "driver", "largest worker", "files", "metadata"),
 }
 
 
-def scale_text(measured: Sequence[Measured], master: str) -> str:
+def scale_text(measured: Sequence[Row], master: str) -> str:
     """Return what a page says."""
-    tables = {}
-    for axis, columns in _TABLES.items():
-        head = ("days so far" if axis == DAYS else axis, *(name for name in columns if name != axis))
-        rows = [one for one in measured if one.axis == axis]
-        tables[axis] = markdown_table(
-            head, [[f"{one.size:,}", *(_COLUMNS[name](one) for name in head[1:])] for one in rows]
+    tables = {
+        axis: markdown_table(
+            [axis, *columns],
+            [[f"{row['size']:,}", *(_COLUMNS[name](row) for name in columns)] for row in rows_of(measured, axis=axis)],
         )
-    return filled(
-        "scale.jinja",
-        master=master,
-        small_day=SMALL_DAY,
-        middle_day=MIDDLE_DAY,
-        **tables,
-    )
+        for axis, columns in _TABLES.items()
+    }
+    return filled("scale.jinja", master=master, small_day=SMALL_DAY, middle_day=MIDDLE_DAY, **tables)
 
 
 def _time(seconds: float) -> str:

@@ -30,7 +30,7 @@ from benchmarks.mechanisms import (
     measure_mechanisms,
     mechanisms_table,
 )
-from benchmarks.page import Settings, make_page, with_other_sections
+from benchmarks.page import make_page, with_other_sections
 from benchmarks.peers import CPP, DUCKDB, FLINK, PEERS, Peer
 from benchmarks.report import Comparison, Timing, unpadded
 from benchmarks.streams import Streams
@@ -108,7 +108,7 @@ def test_the_page_says_who_runs_where(comparisons: list[Comparison], monkeypatch
     monkeypatch.delenv("CEP_BENCH_FLINK", raising=False)
     monkeypatch.setattr(detection, "compare_detection", lambda *_: comparisons)
     monkeypatch.setattr(detection, "compare_slow_peers", lambda *_: [slow])
-    page = make_page(Settings(names=("detection",), looks=30), Progress())
+    page = make_page(("detection",), Streams(None, looks=30), Progress())
     _, kernel, slower, calls = page.split("\n## ")
     assert "Flink CEP is not here: it needs a JDK" in kernel
     assert [row["we are x as fast"] for row in cells(slower)] == ["", "4,000"]
