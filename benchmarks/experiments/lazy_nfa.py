@@ -469,12 +469,6 @@ def _changing(sizes: Sizes, seed: int) -> pa.Table:
     return changing_trades(sizes.changing, sizes.phase, sizes.changing_share, seed)
 
 
-def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    yield from _frequency_cells(sizes, request)
-    yield from _input_cells(sizes, request)
-    yield from _changing_cells(sizes, request)
-
-
 _SUMS = ("events", "matches", "computations", "evaluations")
 _PEAKS = ("peak_instances", "events_buffered")
 
@@ -495,38 +489,30 @@ def summed(rows: Sequence[Row]) -> list[Row]:
     return [*together.values()]
 
 
-def _frequency_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    def run(contender: Contender, sequence: str, share: float, draw: int) -> Row:
-        return measure(contender, sequence, _trades(sizes, request, share, draw))
+def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
+    def cell(key: Row, contender: Contender, sequence: str, events: Callable[[], pa.Table]) -> Cell:
+        return Cell({**key, "contender": contender.name}, lambda: measure(contender, sequence, events()))
 
+    extent: Row = {"days": sizes.days, "most": sizes.most}
     for share, draw, sequence, contender in product(sizes.shares, range(sizes.draws), SEQUENCES, CONTENDERS):
-        key = {**_key(FREQUENCY, sizes), "share": share, "draw": draw, "sequence": sequence}
-        yield Cell({**key, "contender": contender.name}, partial(run, contender, sequence, share, draw))
-
-
-def _input_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    def run(contender: Contender, part: float) -> Row:
-        events = _trades(sizes, request, sizes.input_share)
-        return measure(contender, "abc", events.slice(0, round(part * events.num_rows)))
-
-    for part in sizes.inputs:
-        for contender in CONTENDERS:
-            key = {**_key(INPUT, sizes), "share": sizes.input_share, "part_of_input": part, "contender": contender.name}
-            yield Cell(key, partial(run, contender, part))
-
-
-def _changing_cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
-    def run(contender: Contender, last: int) -> Row:
-        return measure(contender, "abc", _changing(sizes, request.seed).slice(0, last))
-
+        key = {"part": FREQUENCY, **extent, "share": share, "draw": draw, "sequence": sequence}
+        yield cell(key, contender, sequence, partial(_trades, sizes, request, share, draw))
+    for part, contender in product(sizes.inputs, CONTENDERS):
+        key = {"part": INPUT, **extent, "share": sizes.input_share, "part_of_input": part}
+        yield cell(key, contender, "abc", partial(_begin_of_input, sizes, request, part))
     for last, contender in product(range(sizes.step, sizes.changing + 1, sizes.step), CONTENDERS):
-        key: dict[str, Figure] = {"part": CHANGING, "phase": sizes.phase, "share": sizes.changing_share}
-        key |= {"of_events": sizes.changing, "up_to": last, "contender": contender.name}
-        yield Cell(key, partial(run, contender, last))
+        key = {"part": CHANGING, "phase": sizes.phase, "share": sizes.changing_share}
+        key |= {"of_events": sizes.changing, "up_to": last}
+        yield cell(key, contender, "abc", partial(_first_changing, sizes, request, last))
 
 
-def _key(part: str, sizes: Sizes) -> dict[str, Figure]:
-    return {"part": part, "days": sizes.days, "most": sizes.most}
+def _first_changing(sizes: Sizes, request: Request, last: int) -> pa.Table:
+    return _changing(sizes, request.seed).slice(0, last)
+
+
+def _begin_of_input(sizes: Sizes, request: Request, part: float) -> pa.Table:
+    events = _trades(sizes, request, sizes.input_share)
+    return events.slice(0, round(part * events.num_rows))
 
 
 ORDER_OF_MAGNITUDE = 10.0
