@@ -7,9 +7,8 @@ from pathlib import Path
 
 from benchmarks.command import SCALE
 from benchmarks.measure import Progress
-from benchmarks.report import machine
+from benchmarks.report import filled, machine
 from benchmarks.streams import Streams
-from benchmarks.words import filled
 
 SCALE_FOLDER = Path("var/scale")
 """The folder of the projects of `SCALE`, and of what has been measured of them."""

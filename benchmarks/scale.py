@@ -31,8 +31,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.experiments.experiment import Cell, CellStore, Figure, Row, finished_rows, number, rows_of
 from benchmarks.measure import Progress
-from benchmarks.report import markdown_table
-from benchmarks.words import filled
+from benchmarks.report import filled, markdown_table
 from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration

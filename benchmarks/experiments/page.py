@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks.experiments.experiment import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
-from benchmarks.report import machine, markdown_table, unpadded
-from benchmarks.words import filled
+from benchmarks.report import filled, machine, markdown_table, unpadded
 
 if TYPE_CHECKING:
     from benchmarks.experiments.experiment import Request
