@@ -34,13 +34,11 @@ COLUMNS = (
     TimeRemainingColumn(),
 )
 BENCHMARKS = ("detection", "mechanisms")
-"""The benchmarks that run by default, in the order of the page."""
-SCALE = "scale"
-"""The benchmark that runs only when it is asked for."""
+"""The benchmarks, in the order of the page."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice(BENCHMARKS))
 @click.option(
     "--events",
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
@@ -58,14 +56,6 @@ SCALE = "scale"
     show_default=True,
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
-@click.option("--master", default="local[4]", show_default=True, help="Of scale: the Spark master.")
-@click.option(
-    "--share",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Of scale: this share of each size is measured.",
-)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -76,8 +66,6 @@ def bench(
     events: str,
     repetitions: int,
     data: Path,
-    master: str,
-    share: float,
     out: Path | None,
 ) -> None:
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in some minutes.
@@ -89,9 +77,6 @@ def bench(
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
-      scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
-                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory. What it has
-                  measured is in var/scale: stopped, it goes on where it was
 
     All engines must find the same matches.
 
@@ -100,7 +85,6 @@ def bench(
       cep bench
       cep bench --out docs/benchmarks.md
       cep bench detection --events 5000000 --repetitions 3 --out docs/benchmarks.md
-      cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
@@ -121,8 +105,6 @@ def bench(
             console.print,
             events=int(events),
             repetitions=repetitions,
-            master=master,
-            share=share,
         )
     say(text, nl=False)
     if out is not None:

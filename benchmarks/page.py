@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from benchmarks.command import SCALE
 from benchmarks.measure import Progress
 from benchmarks.report import filled, machine
 from benchmarks.streams import Streams
-
-SCALE_FOLDER = Path("var/scale")
-"""The folder of the projects of `SCALE`, and of what has been measured of them."""
 
 
 def make_page(
@@ -22,18 +17,14 @@ def make_page(
     *,
     events: int = 1_000_000,
     repetitions: int = 5,
-    master: str = "local[4]",
-    share: float = 1.0,
 ) -> str:
     """Measure what is asked for, and write the page.
 
-    The number of events is that of the stock stream for the columnar kernel; master and share are of `SCALE`, which
-    measures this share of each size.
+    The number of events is that of the stock stream for the columnar kernel.
     """
     measures: Mapping[str, Callable[[], dict[str, str]]] = {
         "detection": lambda: _detection(events, repetitions, streams, progress),
         "mechanisms": lambda: _mechanisms(repetitions, streams, progress),
-        SCALE: lambda: _scale(share, master, progress),
     }
     measured = {}
     for name in filter(names.__contains__, measures):
@@ -74,9 +65,3 @@ def _mechanisms(repetitions: int, streams: Streams, progress: Progress) -> dict[
 
     measured = measure_mechanisms(repetitions, streams, progress)
     return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
-
-
-def _scale(share: float, master: str, progress: Progress) -> dict[str, str]:
-    from benchmarks.scale import measure_scale, scale_text, sizes_of
-
-    return {"text": scale_text(measure_scale(SCALE_FOLDER, sizes_of(share), master, progress), master)}

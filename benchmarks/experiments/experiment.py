@@ -245,12 +245,6 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
     """
     cells = experiment.cells(request)
     progress.begin(f"{experiment.name}: {len(cells)} measurements", len(cells))
-    rows = finished_rows(cells, store, progress.advance)
-    return experiment.write_page(rows, experiment.sizes(request), request)
-
-
-def finished_rows(cells: Iterable[Cell], store: CellStore | None, advance: Callable[[], None]) -> list[Row]:
-    """The rows of cells, of which those are measured that are not kept yet; each is told of."""
     rows: list[Row] = []
     for cell in cells:
         row = None if store is None else store.finished(cell)
@@ -259,8 +253,8 @@ def finished_rows(cells: Iterable[Cell], store: CellStore | None, advance: Calla
             if store is not None:
                 store.keep(cell, row)
         rows.append(row)
-        advance()
-    return rows
+        progress.advance()
+    return experiment.write_page(rows, experiment.sizes(request), request)
 
 
 def store_beside(page: Path, experiment: Experiment, request: Request) -> CellStore:
