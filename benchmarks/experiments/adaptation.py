@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache, partial
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from benchmarks.experiments.events import (
     month_of_readings,
     named_types,
 )
-from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, number
+from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request, Row, grouped, number
 from benchmarks.experiments.findings import Measured, Verdict, finding, findings_of, ratio_range
 from benchmarks.experiments.join_plans import variable_names
 from benchmarks.experiments.page import Page, Picture, findings_page
@@ -617,12 +618,8 @@ class Case:
 
 def cases_of(rows: Iterable[Row]) -> list[Case]:
     """The cases, in the order of their cells."""
-    found: dict[tuple[str, str, str, int, int], list[Row]] = {}
-    for row in rows:
-        size, often = int(number(row, "size")), int(number(row, "a window"))
-        key = str(row["stream"]), str(row["planner"]), str(row["set"]), size, often
-        found.setdefault(key, []).append(row)
-    return [Case(*key, tuple(of)) for key, of in found.items()]
+    found: dict[Any, list[Row]] = grouped(rows, "stream", "planner", "set", "size", "a window")
+    return [Case(*key, rows=tuple(of)) for key, of in found.items()]
 
 
 def _in_order(name: str) -> tuple[bool, int, float]:

@@ -36,6 +36,20 @@ def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
     return list(filter(having(**wanted), rows))
 
 
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Figure, ...], list[Row]]:
+    """The rows by these figures, in the order in which they come.
+
+    Examples
+    --------
+    >>> [*grouped([{"n": 1, "cost": 5}, {"n": 2, "cost": 7}, {"n": 1, "cost": 6}], "n").values()]
+    [[{'n': 1, 'cost': 5}, {'n': 1, 'cost': 6}], [{'n': 2, 'cost': 7}]]
+    """
+    groups: dict[tuple[Figure, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
+
+
 def number(row: Row, name: str) -> float:
     """A figure of a row that is a number."""
     return cast(float, row[name])

@@ -28,6 +28,7 @@ from benchmarks.experiments.experiment import (
     Figure,
     Request,
     Row,
+    grouped,
     having,
     number,
     refuse_different_matches,
@@ -747,7 +748,7 @@ def range_of(figures: Sequence[Bounds]) -> str:
     >>> range_of([Bounds(0.0, 1.5), Bounds(3.0, 3.1)]), range_of([Bounds(0.0, math.inf)])
     ('<= 1.50 to 3.10', 'open')
     """
-    low, high = least_of(figures), greatest_of(figures)
+    low, high = bounds_by(min, figures), bounds_by(max, figures)
     if low == high or (low.low == 0.0 and math.isinf(high.high)):
         return low.text() if low == high else "open"
     first = times_as_fast(low.low) if low.low else f"<= {times_as_fast(low.high)}"
@@ -755,22 +756,10 @@ def range_of(figures: Sequence[Bounds]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def least_of(figures: Iterable[Bounds]) -> Bounds:
-    """The least of some figures."""
+def bounds_by(of: Callable[[list[float]], float], figures: Iterable[Bounds]) -> Bounds:
+    """The least of some figures, the greatest, or another one that grows with each of them: once of each end."""
     own = list(figures)
-    return Bounds(min(one.low for one in own), min(one.high for one in own))
-
-
-def greatest_of(figures: Iterable[Bounds]) -> Bounds:
-    """The greatest of some figures."""
-    own = list(figures)
-    return Bounds(max(one.low for one in own), max(one.high for one in own))
-
-
-def middle_of(figures: Iterable[Bounds]) -> Bounds:
-    """The median of some figures."""
-    own = list(figures)
-    return Bounds(median(one.low for one in own), median(one.high for one in own))
+    return Bounds(of([one.low for one in own]), of([one.high for one in own]))
 
 
 def quotient(one: Bounds, other: Bounds) -> Bounds:
@@ -796,8 +785,7 @@ def rate_of(row: Row) -> Bounds:
 
 def average_rate(rows: Sequence[Row]) -> Bounds:
     """Average of the events a second of runs."""
-    rates = [rate_of(row) for row in rows]
-    return Bounds(mean(rate.low for rate in rates), mean(rate.high for rate in rates))
+    return bounds_by(mean, map(rate_of, rows))
 
 
 def total_seconds(rows: Iterable[Row]) -> Bounds:
@@ -820,11 +808,9 @@ def noise_of(rows: Iterable[Row]) -> float:
 
 def pairs_of(rows: Iterable[Row], one: str, other: str) -> list[tuple[Row, Row]]:
     """The rows of two planners on the same patterns."""
-    by_pattern: dict[tuple[object, ...], dict[str, Row]] = {}
-    for row in rows:
-        key = tuple(row.get(name) for name in (*PATTERN, "alpha", "strategy"))
-        by_pattern.setdefault(key, {})[str(row["planner"])] = row
-    return [(found[one], found[other]) for found in by_pattern.values() if one in found and other in found]
+    of_patterns = grouped(rows, *PATTERN, "alpha", "strategy").values()
+    by_planner = ({row["planner"]: row for row in own} for own in of_patterns)
+    return [(found[one], found[other]) for found in by_planner if one in found and other in found]
 
 
 def pairs_by(rows: Sequence[Row], field: str, one: str, other: str) -> dict[Figure, list[tuple[Row, Row]]]:
@@ -873,10 +859,8 @@ def share_of_optimal(rows: Sequence[Row]) -> float:
 
 def distinct_plans(rows: Sequence[Row], mechanism: str) -> list[Row]:
     """One row for each plan that ran on a mechanism."""
-    plans: dict[tuple[object, ...], Row] = {}
-    for row in rows_of(rows, mechanism=mechanism):
-        plans.setdefault(tuple(row.get(name) for name in ("set", "size", "number", "plan")), row)
-    return list(plans.values())
+    plans = grouped(rows_of(rows, mechanism=mechanism), "set", "size", "number", "plan")
+    return [first for first, *_ in plans.values()]
 
 
 def correlation_of(plans: Sequence[Row], cause: str, with_throughput: bool = True) -> float:
@@ -970,7 +954,7 @@ def orders_gain(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 4a."""
     gains = list(gains_by(rows, "set", DP_LD, EFREQ).values())
     verdict = partial(verdict_at_least, bound=LEAST_GAIN, noise=noise, surpassed=MOST_GAIN)
-    return between(least_of(gains), verdict, gains=range_of(gains))
+    return between(bounds_by(min, gains), verdict, gains=range_of(gains))
 
 
 @finding(having(part=PATTERNS, stream=STOCKS))
@@ -994,7 +978,7 @@ def local_search_is_close(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
     ratios = [gain for name in II for gain in gains_by(rows, "set", name, DP_LD).values()]
     verdict = partial(verdict_at_least, bound=CLOSE, noise=noise)
-    return between(least_of(ratios), verdict, ratios=range_of(ratios), optimal=share_of_optimal(rows))
+    return between(bounds_by(min, ratios), verdict, ratios=range_of(ratios), optimal=share_of_optimal(rows))
 
 
 @finding(having(part=PATTERNS, stream=STOCKS))
@@ -1045,7 +1029,7 @@ def orders_need_less_memory(rows: Sequence[Row], _: float) -> Measured:
     shares = [held_share(pairs) for pairs in pairs_by(rows, "set", DP_LD, EFREQ).values()]
     known = [share.low for share in shares if not math.isinf(share.high)]
     verdict = partial(verdict_at_most, bound=MOST_MEMORY, surpassed=LEAST_MEMORY)
-    return between(greatest_of(shares), verdict, shares=f"{min(known):.0%} to {max(known):.0%}" if known else "open")
+    return between(bounds_by(max, shares), verdict, shares=f"{min(known):.0%} to {max(known):.0%}" if known else "open")
 
 
 @finding(having(part=PATTERNS, stream=STOCKS))
@@ -1053,7 +1037,7 @@ def trees_beat_orders(rows: Sequence[Row], noise: float) -> Measured:
     """Section 7.3 on figures 4 and 5."""
     ratios = list(gains_by(rows, "set", DP_B, DP_LD).values())
     verdict = partial(verdict_at_least, bound=TREES_FASTER, noise=noise)
-    return between(least_of(ratios), verdict, ratios=range_of(ratios), linear=share_of_linear(rows))
+    return between(bounds_by(min, ratios), verdict, ratios=range_of(ratios), linear=share_of_linear(rows))
 
 
 @finding(having(part=LARGE))
@@ -1104,7 +1088,7 @@ def alpha_lowers_latency(rows: Sequence[Row], _: float) -> Measured:
         return found if much_lower or found is not Verdict.HOLDS else Verdict.DIFFERS
 
     changed = mean(share for _, _, share in changes.values())
-    return between(greatest_of(latencies), verdict, latencies=range_of(latencies), changed=changed)
+    return between(bounds_by(max, latencies), verdict, latencies=range_of(latencies), changed=changed)
 
 
 @finding(having(part=ALPHA))
@@ -1112,7 +1096,7 @@ def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 18: throughput."""
     changes = changes_by_alpha(rows)
     rates = [rate for _, rate, _ in changes.values()]
-    middle = middle_of(rates)
+    middle = bounds_by(median, rates)
     verdict = partial(verdict_at_most, bound=1.0, noise=noise)
     return between(middle, verdict, rates=range_of(rates), middle=middle.text())
 
@@ -1122,7 +1106,7 @@ def pattern_order_wins(rows: Sequence[Row], noise: float) -> Measured:
     """Figure 19: contiguity."""
     own = rows_of(rows, strategy=CONTIGUOUS)
     means = {name: average_rate(rows_of(own, planner=name)) for name in ORDERS}
-    ratio = quotient(means.pop(TRIVIAL), greatest_of(means.values()))
+    ratio = quotient(means.pop(TRIVIAL), bounds_by(max, means.values()))
     return between(ratio, partial(verdict_at_least, bound=1.0, noise=noise), ratio=ratio.text())
 
 
@@ -1335,10 +1319,7 @@ def _pictures_of_sets(rows: Sequence[Row], stream: str) -> Iterator[Picture]:
 
 def _means(rows: Sequence[Row], fields: Sequence[str]) -> list[Row]:
     """A row for each planner and value of the fields, with the means of those of its figures that it has."""
-    grouped: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        figures = {"per_s": per_s(row)} if "seconds" in row else {}
-        grouped.setdefault((row["planner"], *(row[field] for field in fields)), []).append({**row, **figures})
+    with_rates = ({**row, "per_s": per_s(row)} if "seconds" in row else row for row in rows)
     return [
         {
             **{field: own[0][field] for field in ("planner", *fields)},
@@ -1348,7 +1329,7 @@ def _means(rows: Sequence[Row], fields: Sequence[str]) -> list[Row]:
                 if all(name in row for row in own)
             },
         }
-        for own in grouped.values()
+        for own in grouped(with_rates, "planner", *fields).values()
     ]
 
 

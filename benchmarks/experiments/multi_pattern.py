@@ -20,6 +20,7 @@ from benchmarks.experiments.experiment import (
     Figure,
     Request,
     Row,
+    grouped,
     having,
     number,
     rows_of,
@@ -540,24 +541,18 @@ def averaged(rows: Sequence[Row], names: Sequence[str] = ()) -> list[Row]:
     names
         Other figures, whose arithmetic means are wanted.
     """
-    groups: dict[tuple[Figure, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["part"], row["stream"], row["contender"], row["value"]), []).append(row)
     return [
         {**own[0], "gain": mean_of(own, "gain"), **{name: fmean(number(row, name) for row in own) for name in names}}
-        for own in groups.values()
+        for own in grouped(rows, "part", "stream", "contender", "value").values()
     ]
 
 
 def ratios(rows: Iterable[Row], contender: str, others: Sequence[str], figure: str = "gain") -> list[float]:
     """A contender's figure as a multiple of the best of some others', in each cell that has them all."""
-    cells: dict[tuple[Figure, ...], dict[Figure, float]] = {}
-    for row in rows:
-        cell = (row["part"], row["stream"], row["value"], row["number"])
-        cells.setdefault(cell, {})[row["contender"]] = number(row, figure)
+    cells = grouped(rows, "part", "stream", "value", "number").values()
     return [
         own[contender] / max(own[other] for other in others)
-        for own in cells.values()
+        for own in ({row["contender"]: number(row, figure) for row in of_cell} for of_cell in cells)
         if own.keys() >= {contender, *others}
     ]
 
