@@ -562,12 +562,12 @@ class Case:
     repetitions.
     """
 
+    rows: tuple[Row, ...]
     stream: str
     planner: str
     kind: str
     size: int
     often: int
-    rows: tuple[Row, ...]
 
     def __str__(self) -> str:
         return f"{self.stream}, {self.planner}, {self.kind} of {self.size}, {self.often} a window"
@@ -619,7 +619,7 @@ class Case:
 def cases_of(rows: Iterable[Row]) -> list[Case]:
     """The cases, in the order of their cells."""
     found: dict[Any, list[Row]] = grouped(rows, "stream", "planner", "set", "size", "a window")
-    return [Case(*key, rows=tuple(of)) for key, of in found.items()]
+    return [Case(tuple(of), *key) for key, of in found.items()]
 
 
 def _in_order(name: str) -> tuple[bool, int, float]:
