@@ -134,20 +134,14 @@ class CellStore:
     def __init__(self, path: Path, context: Mapping[str, Figure]) -> None:
         self.path = path
         self._head = _canonical({"cells of": dict(context)})
-        self._rows: dict[str, Row] = {}
-        self._begun = False
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
-            return
-        if lines[0] != self._head:
-            return
-        self._begun = True
-        for line in lines[1:-1]:  # behind the last line end is what a killed run did not finish
-            entry = json.loads(line)
-            self._rows[entry["cell"]] = entry["row"]
-        if lines[-1]:
-            path.write_text("\n".join([*lines[:-1], ""]), encoding="utf-8")
+        first, *lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+        self._begun = first == self._head
+        *finished, cut_off = (
+            lines if self._begun else [""]
+        )  # behind the last line end is what a killed run did not finish
+        self._rows: dict[str, Row] = {entry["cell"]: entry["row"] for entry in map(json.loads, finished)}
+        if cut_off:
+            path.write_text("\n".join([first, *finished, ""]), encoding="utf-8")
 
     def __len__(self) -> int:
         return len(self._rows)
