@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+import rich.progress
 
+from benchmarks.measure import Progress
+from benchmarks.report import filled, machine, unpadded
+from benchmarks.streams import Streams
 from cep_pipeline.cli.options import check_folder
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
-if TYPE_CHECKING:
-    from benchmarks import measure
-
 COLUMNS = (
-    SpinnerColumn(),
-    TextColumn("{task.description}", markup=False),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
+    rich.progress.SpinnerColumn(),
+    rich.progress.TextColumn("{task.description}", markup=False),
+    rich.progress.BarColumn(),
+    rich.progress.MofNCompleteColumn(),
+    rich.progress.TimeElapsedColumn(),
+    rich.progress.TimeRemainingColumn(),
 )
 BENCHMARKS = ("detection", "mechanisms")
 """The benchmarks, in the order of the page."""
@@ -88,10 +79,6 @@ def bench(
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
-    from benchmarks.page import make_page, with_other_sections
-    from benchmarks.report import unpadded
-    from benchmarks.streams import Streams
-
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")
@@ -114,15 +101,71 @@ def bench(
         out.write_text(with_other_sections(before, text) if same else text, encoding="utf-8")
 
 
-@contextmanager
-def shown_progress(console: Terminal, what: str) -> Iterator[measure.Progress]:
-    """A bar in the terminal that shows how far a piece of work is."""
-    from benchmarks import measure
+def make_page(
+    names: Sequence[str],
+    streams: Streams,
+    progress: Progress,
+    report: Callable[[str], None] = lambda _: None,
+    *,
+    events: int = 1_000_000,
+    repetitions: int = 5,
+) -> str:
+    """Measure what is asked for, and write the page.
 
-    with Progress(*COLUMNS, console=console, transient=True) as shown:
+    The number of events is that of the stock stream for the columnar kernel.
+    """
+    measures: Mapping[str, Callable[[], dict[str, str]]] = {
+        "detection": lambda: _detection(events, repetitions, streams, progress),
+        "mechanisms": lambda: _mechanisms(repetitions, streams, progress),
+    }
+    measured = {}
+    for name in filter(names.__contains__, measures):
+        report(f"measuring {name}")
+        measured[name] = measures[name]()
+    return filled("page.jinja", measured=measured, machine=machine(), repetitions=repetitions)
+
+
+def with_other_sections(page: str, made: str) -> str:
+    """A page of before, in which the sections that were made anew take their places, and those that are new the end."""
+    _, *kept = page.split("\n## ")
+    head, *sections = made.rstrip("\n").split("\n## ")
+    headings = {section.split("\n")[0]: section for section in sections}
+    kept = [headings.pop(section.split("\n")[0], section.rstrip("\n") + "\n") for section in kept]
+    return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
+
+
+def _detection(events: int, repetitions: int, streams: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.detection import calls_table, compare_detection, compare_slow_peers, detection_table
+    from benchmarks.flink_patterns import version
+    from benchmarks.peers import missing_peers
+
+    # The peers that take seconds come last, so that the others find the machine as it was.
+    comparisons = compare_detection(events, repetitions, streams, progress)
+    slower = compare_slow_peers(events, repetitions, streams, progress)
+    return {
+        "missing": missing_peers(),
+        "traffic": streams.traffic.description,
+        "kernel": detection_table(comparisons),
+        "slower": detection_table(slower) if slower else "",
+        "flink": version() or "",
+        "calls": calls_table(comparisons),
+    }
+
+
+def _mechanisms(repetitions: int, streams: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
+
+    measured = measure_mechanisms(repetitions, streams, progress)
+    return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
+
+
+@contextmanager
+def shown_progress(console: Terminal, what: str) -> Iterator[Progress]:
+    """A bar in the terminal that shows how far a piece of work is."""
+    with rich.progress.Progress(*COLUMNS, console=console, transient=True) as shown:
         task = shown.add_task(what, total=None)
 
         def begin(what: str, steps: int) -> None:
             shown.reset(task, total=max(steps, 1), description=what)
 
-        yield measure.Progress(begin, lambda: shown.advance(task))
+        yield Progress(begin, lambda: shown.advance(task))

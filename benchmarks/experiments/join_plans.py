@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise, product
@@ -542,16 +542,14 @@ SMALL = Sizes(
     alpha_patterns=2,
     strategy_patterns=1,
 )
-FULL = Sizes(
+FULL = replace(
+    SMALL,
     stocks=2_100,
-    stock_windows=6,
     traffic_windows=500,
-    sizes=(3, 4, 5, 6, 7),
     patterns={STOCKS: 100, TRAFFIC: 100},
     limit_s=10.0,
     large=tuple(range(3, 23)),
     large_patterns=10,
-    alphas=(0.0, 0.5, 1.0, 10.0),
     alpha_patterns=100,
     strategy_patterns=20,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import detection, mechanisms
+from benchmarks.command import make_page, with_other_sections
 from benchmarks.detection import (
     CALLS,
     COUNTING,
@@ -26,7 +27,6 @@ from benchmarks.mechanisms import (
     measure_mechanisms,
     mechanisms_table,
 )
-from benchmarks.page import make_page, with_other_sections
 from benchmarks.peers import CPP, DUCKDB, FLINK, PEERS, Peer
 from benchmarks.report import Comparison, Timing, unpadded
 from benchmarks.streams import Streams
