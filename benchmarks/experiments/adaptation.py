@@ -1,4 +1,7 @@
-"""`cep experiment adaptation`: decisions to plan again, over streams whose best plan changes (ACEP patent)."""
+"""`cep experiment adaptation`: decisions to plan again, over streams whose best plan changes (ACEP patent).
+
+In this order: decision functions, streams and patterns, the measurements, intervals of ratios, findings, and the page.
+"""
 
 from __future__ import annotations
 

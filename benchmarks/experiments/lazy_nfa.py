@@ -1,4 +1,7 @@
-"""`cep experiment lazy_nfa`: eager, chain and tree NFA against the frequency of the rare event (DEBS'15, section 7)."""
+"""`cep experiment lazy_nfa`: eager, chain and tree NFA against the frequency of the rare event (DEBS'15, section 7).
+
+In this order: trades, the measurements with the paper's own tree NFA, findings, and the page.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +183,7 @@ def changing_trades(events: int, phase: int, rare_share: float, seed: int) -> pa
     Returns
     -------
     pyarrow.Table
-        As `correlated_trades.with_histories` returns them.
+        As `with_histories` returns them.
     """
     rng = np.random.default_rng((seed, events))
     number = np.arange(events)

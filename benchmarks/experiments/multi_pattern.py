@@ -1,4 +1,7 @@
-"""`cep experiment multi_pattern`: plans of many patterns at once against plans of each by itself (MCEP, section 6)."""
+"""`cep experiment multi_pattern`: plans of many patterns at once against plans of each by itself (MCEP, section 6).
+
+In this order: contenders, the measurements, gains, findings, and the page; the input is in `workloads`.
+"""
 
 from __future__ import annotations
 

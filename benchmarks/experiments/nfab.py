@@ -1,4 +1,7 @@
-"""`cep experiment nfab`: what Kleene closure costs, and what sharing saves (SIGMOD'08, section 6)."""
+"""`cep experiment nfab`: what Kleene closure costs, and what sharing saves (SIGMOD'08, section 6).
+
+In this order: queries, the measurements, findings, and the page.
+"""
 
 from __future__ import annotations
 
