@@ -1,7 +1,7 @@
 """`cep experiment join_plans`: what the planners' plans are worth (PVLDB'18, section 7).
 
-In this order: plans that are run in turn, streams and patterns, the measurements, figures of pairs of planners, findings,
-and the page.
+In this order: plans that are run in turn, streams and patterns, the measurements, figures of pairs of planners,
+findings, and the page.
 """
 
 from __future__ import annotations
