@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from cep_pipeline.vega import GRID, INK, PALETTE
 
@@ -22,12 +22,17 @@ class Axis:
     title: str
     log: bool = False
 
-    def encoded(self, channel: type[Any], values: Sequence[float]) -> Any:
-        """The quantity as a channel of a chart that shows these values of it."""
+    def values(self, rows: Sequence[Row]) -> list[float]:
+        """Its values in rows that all have one; of none there is 1."""
+        return [cast(float, row[self.field]) for row in rows] or [1.0]
+
+    def encoded(self, channel: type[Any], rows: Sequence[Row]) -> Any:
+        """The quantity as a channel of a chart that shows these rows."""
         import altair as alt
 
         if not self.log:
             return channel(f"{self.field}:Q", title=self.title, axis=alt.Axis(tickCount=6, format="~s"))
+        values = self.values(rows)
         powers = [10.0**power for power in range(_power_below(min(values)), math.ceil(math.log10(max(values))) + 1)]
         axis = alt.Axis(values=powers, format="~g" if max(values) <= 1 else "~s")
         return channel(f"{self.field}:Q", title=self.title, axis=axis, scale=alt.Scale(type="log", nice=False))
@@ -41,27 +46,31 @@ class Style:
     dashed: bool = False
 
 
+Styles = Mapping[str, Style] | None
+HEIGHT = 240
+"""The height of a panel, in pixels."""
+
+
 def line_chart(
     rows: Sequence[Row],
     x: Axis,
     y: Axis,
     series: str,
     *,
-    styles: Mapping[str, Style] | None = None,
+    styles: Styles = None,
     facet: str | None = None,
     points: bool = True,
     width: int = 300,
-    height: int = 240,
 ) -> str:
     """Draw lines over a quantity, one a series, and one panel a value of `facet`, as SVG.
 
     A row is a point; one without a value of `y` is left out, and so is what cannot stand on a logarithmic scale. The
     styles say how series are drawn, in the order of the legend; others are given the palette's colours. Panels are in
-    the order in which their values come. Width and height are those of one panel, in pixels.
+    the order in which their values come. The width is that of one panel, in pixels.
     """
     import altair as alt
 
-    chart, color = _chart(rows, x, y, series, styles, facet, width, height, symbolType="stroke")
+    chart, color = _chart(rows, x, y, series, styles, facet, width, symbolType="stroke")
     names = color["sort"]
     dashed = {name for name, style in (styles or {}).items() if style.dashed}
     dashes = alt.Scale(domain=names, range=[[5, 3] if name in dashed else [1, 0] for name in names])
@@ -70,34 +79,24 @@ def line_chart(
     return _rendered(line.encode(strokeDash=dash))
 
 
-def scatter_chart(
-    rows: Sequence[Row], x: Axis, y: Axis, series: str, *, facet: str | None = None, width: int = 300, height: int = 240
-) -> str:
+def scatter_chart(rows: Sequence[Row], x: Axis, y: Axis, series: str, *, facet: str | None = None) -> str:
     """Points that belong to no line; otherwise as `line_chart`."""
-    chart, _ = _chart(rows, x, y, series, None, facet, width, height)
+    chart, _ = _chart(rows, x, y, series, None, facet, 300)
     return _rendered(chart.mark_circle(size=18, opacity=0.6))
 
 
 def _chart(
-    rows: Sequence[Row],
-    x: Axis,
-    y: Axis,
-    series: str,
-    styles: Mapping[str, Style] | None,
-    facet: str | None,
-    width: int,
-    height: int,
-    **legend: Any,
+    rows: Sequence[Row], x: Axis, y: Axis, series: str, styles: Styles, facet: str | None, width: int, **legend: Any
 ) -> tuple[Any, Any]:
     """A chart of two quantities without marks, and the channel of its colours."""
     import altair as alt
 
-    shown = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
+    shown = _shown(rows, x, y)
     color = _colors(shown, series, styles, **legend)
     fields = {x.field, y.field, series, *([facet] if facet else [])}
     data = alt.Data(values=[{name: row[name] for name in fields} for row in shown])
-    chart: Any = alt.Chart(data, width=width, height=height).encode(
-        x=x.encoded(alt.X, _values(shown, x)), y=y.encoded(alt.Y, _values(shown, y)), color=color
+    chart: Any = alt.Chart(data, width=width, height=HEIGHT).encode(
+        x=x.encoded(alt.X, shown), y=y.encoded(alt.Y, shown), color=color
     )
     if facet is not None:
         panels = [str(value) for value in dict.fromkeys(row[facet] for row in shown)]
@@ -106,7 +105,16 @@ def _chart(
     return chart, color
 
 
-def _colors(rows: Sequence[Row], series: str, styles: Mapping[str, Style] | None, **legend: Any) -> Any:
+def _shown(rows: Sequence[Row], *axes: Axis) -> list[Row]:
+    """The rows that have a place on all axes."""
+    return [
+        row
+        for row in rows
+        if all(isinstance(value := row.get(one.field), int | float) and (not one.log or value > 0) for one in axes)
+    ]
+
+
+def _colors(rows: Sequence[Row], series: str, styles: Styles, **legend: Any) -> Any:
     """The colour of each series, those with a style first, and the legend below the chart."""
     import altair as alt
 
@@ -122,46 +130,28 @@ def _colors(rows: Sequence[Row], series: str, styles: Mapping[str, Style] | None
     )
 
 
-def _values(rows: Sequence[Row], axis: Axis) -> list[float]:
-    found = (row[axis.field] for row in rows)
-    return [float(value) for value in found if isinstance(value, int | float)] or [1.0]
-
-
-def _can_be_drawn(value: object, axis: Axis) -> bool:
-    return isinstance(value, int | float) and (not axis.log or value > 0)
-
-
 def bar_chart(
-    rows: Sequence[Row],
-    group: Axis,
-    y: Axis,
-    series: str,
-    *,
-    styles: Mapping[str, Style] | None = None,
-    width: int = 520,
-    height: int = 240,
+    rows: Sequence[Row], group: Axis, y: Axis, series: str, *, styles: Styles = None, width: int = 520
 ) -> str:
     """Bars side by side: a group for each value of `group.field`, a bar for each series in it."""
     import altair as alt
 
-    shown = [row for row in rows if _can_be_drawn(row.get(y.field), y)]
+    shown = _shown(rows, y)
     color = _colors(shown, series, styles)
     groups = [str(value) for value in dict.fromkeys(row[group.field] for row in shown)]
     # On a logarithmic scale bars begin a little below the power of ten under the lowest, so that all can be seen.
-    floor = 0.5 * 10.0 ** _power_below(min(_values(shown, y))) if y.log else 0.0
-    values = [{**row, "floor": floor} for row in shown]
-    chart: Any = (
-        alt.Chart(alt.Data(values=values), width=width, height=height)
-        .mark_bar()
-        .encode(
+    floor = 0.5 * 10.0 ** _power_below(min(y.values(shown))) if y.log else 0.0
+    data = alt.Data(values=[{**row, "floor": floor} for row in shown])
+    chart: Any = alt.Chart(data, width=width, height=HEIGHT).mark_bar()
+    return _rendered(
+        chart.encode(
             x=alt.X(f"{group.field}:N", title=group.title, sort=groups, axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset(f"{series}:N", sort=color["sort"]),
-            y=y.encoded(alt.Y, _values(shown, y)),
+            y=y.encoded(alt.Y, shown),
             y2=alt.Y2("floor:Q"),
             color=color,
         )
     )
-    return _rendered(chart)
 
 
 def _rendered(chart: Any) -> str:

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+import rich.progress
 
+from benchmarks.measure import Progress
+from benchmarks.report import filled, machine, unpadded
+from benchmarks.streams import Streams
 from cep_pipeline.cli.options import check_folder
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
-if TYPE_CHECKING:
-    from benchmarks import measure
-
 COLUMNS = (
-    SpinnerColumn(),
-    TextColumn("{task.description}", markup=False),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
+    rich.progress.SpinnerColumn(),
+    rich.progress.TextColumn("{task.description}", markup=False),
+    rich.progress.BarColumn(),
+    rich.progress.MofNCompleteColumn(),
+    rich.progress.TimeElapsedColumn(),
+    rich.progress.TimeRemainingColumn(),
 )
 BENCHMARKS = ("detection", "mechanisms")
-"""The benchmarks that run by default, in the order of the page."""
-SCALE = "scale"
-"""The benchmark that runs only when it is asked for."""
+"""The benchmarks, in the order of the page."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice(BENCHMARKS))
 @click.option(
     "--events",
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
@@ -58,21 +47,6 @@ SCALE = "scale"
     show_default=True,
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
-@click.option("--master", default="local[4]", show_default=True, help="Of scale: the Spark master.")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("var/scale"),
-    show_default=True,
-    help="Of scale: its projects are made in this folder.",
-)
-@click.option(
-    "--share",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Of scale: this share of each size is measured.",
-)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -83,9 +57,6 @@ def bench(
     events: str,
     repetitions: int,
     data: Path,
-    master: str,
-    folder: Path,
-    share: float,
     out: Path | None,
 ) -> None:
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in some minutes.
@@ -97,9 +68,6 @@ def bench(
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
-      scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
-                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory. Stopped, it goes
-                  on where it was
 
     All engines must find the same matches.
 
@@ -108,29 +76,23 @@ def bench(
       cep bench
       cep bench --out docs/benchmarks.md
       cep bench detection --events 5000000 --repetitions 3 --out docs/benchmarks.md
-      cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
-    from benchmarks.page import Settings, make_page, with_other_sections
-    from benchmarks.report import unpadded
-
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")
         check_folder(out)
-    settings = Settings(
-        names=names or BENCHMARKS,
-        events=int(events),
-        repetitions=repetitions,
-        data=data,
-        master=master,
-        scale=share,
-        scale_folder=folder,
-    )
     console = Terminal(stderr=True)
     with shown_progress(console, "starting") as progress:
-        text = make_page(settings, progress, console.print)
+        text = make_page(
+            names or BENCHMARKS,
+            Streams(data),
+            progress,
+            console.print,
+            events=int(events),
+            repetitions=repetitions,
+        )
     say(text, nl=False)
     if out is not None:
         text = unpadded(text)
@@ -139,15 +101,71 @@ def bench(
         out.write_text(with_other_sections(before, text) if same else text, encoding="utf-8")
 
 
-@contextmanager
-def shown_progress(console: Terminal, what: str) -> Iterator[measure.Progress]:
-    """A bar in the terminal that shows how far a piece of work is."""
-    from benchmarks import measure
+def make_page(
+    names: Sequence[str],
+    streams: Streams,
+    progress: Progress,
+    report: Callable[[str], None] = lambda _: None,
+    *,
+    events: int = 1_000_000,
+    repetitions: int = 5,
+) -> str:
+    """Measure what is asked for, and write the page.
 
-    with Progress(*COLUMNS, console=console, transient=True) as shown:
+    The number of events is that of the stock stream for the columnar kernel.
+    """
+    measures: Mapping[str, Callable[[], dict[str, str]]] = {
+        "detection": lambda: _detection(events, repetitions, streams, progress),
+        "mechanisms": lambda: _mechanisms(repetitions, streams, progress),
+    }
+    measured = {}
+    for name in filter(names.__contains__, measures):
+        report(f"measuring {name}")
+        measured[name] = measures[name]()
+    return filled("page.jinja", measured=measured, machine=machine(), repetitions=repetitions)
+
+
+def with_other_sections(page: str, made: str) -> str:
+    """A page of before, in which the sections that were made anew take their places, and those that are new the end."""
+    _, *kept = page.split("\n## ")
+    head, *sections = made.rstrip("\n").split("\n## ")
+    headings = {section.split("\n")[0]: section for section in sections}
+    kept = [headings.pop(section.split("\n")[0], section.rstrip("\n") + "\n") for section in kept]
+    return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
+
+
+def _detection(events: int, repetitions: int, streams: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.detection import calls_table, compare_detection, compare_slow_peers, detection_table
+    from benchmarks.flink_patterns import version
+    from benchmarks.peers import missing_peers
+
+    # The peers that take seconds come last, so that the others find the machine as it was.
+    comparisons = compare_detection(events, repetitions, streams, progress)
+    slower = compare_slow_peers(events, repetitions, streams, progress)
+    return {
+        "missing": missing_peers(),
+        "traffic": streams.traffic.description,
+        "kernel": detection_table(comparisons),
+        "slower": detection_table(slower) if slower else "",
+        "flink": version() or "",
+        "calls": calls_table(comparisons),
+    }
+
+
+def _mechanisms(repetitions: int, streams: Streams, progress: Progress) -> dict[str, str]:
+    from benchmarks.mechanisms import measure_mechanisms, mechanisms_table
+
+    measured = measure_mechanisms(repetitions, streams, progress)
+    return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
+
+
+@contextmanager
+def shown_progress(console: Terminal, what: str) -> Iterator[Progress]:
+    """A bar in the terminal that shows how far a piece of work is."""
+    with rich.progress.Progress(*COLUMNS, console=console, transient=True) as shown:
         task = shown.add_task(what, total=None)
 
         def begin(what: str, steps: int) -> None:
             shown.reset(task, total=max(steps, 1), description=what)
 
-        yield measure.Progress(begin, lambda: shown.advance(task))
+        yield Progress(begin, lambda: shown.advance(task))

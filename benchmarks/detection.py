@@ -7,15 +7,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.engine_processes import Engine, engine_process, read_events, write_events
-from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner
+from benchmarks.measure import (
+    Engine,
+    Measurement,
+    Progress,
+    engine_process,
+    measure_in_turn,
+    mechanism_runner,
+    read_events,
+    write_events,
+)
 from benchmarks.peers import BUILDERS, CPP, DUCKDB, PEERS, Peer
-from benchmarks.report import Comparison, Timing, markdown_table
+from benchmarks.report import Comparison, markdown_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
@@ -24,10 +33,8 @@ from cep_pipeline.slices.events_input import columns_needed
 
 LISTING, COUNTING = "fused", "fused, counting"
 FILE_TO_FILE, LISTED, COUNTED_BY_CALL = "file to matches, written", "cep.detect", "cep.detect, output count"
-WRITING = "writing the matches"
 BESIDE_CALLS = (CPP, DUCKDB)
-READING = "reading the columns"
-CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL, READING, WRITING)
+CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL)
 COUNTED = ("W4", "W4b")
 """Workloads whose matches are counted without being listed, too."""
 RUNS = ("W1", "W2", "W3", "W4", "W4b", "W6", "W7")
@@ -44,34 +51,38 @@ def compare_detection(
     out. Of streams of 10,000, 100,000, 1,000,000 and 5,000,000 events the match counts are known. Another number of
     matches than is known, or than the others found, is a CepError.
     """
-    comparisons = []
-    with tempfile.TemporaryDirectory() as folder:
-        for workload in RUNS:
-            events = _asked(workload, length, streams)
-            path = _file(folder, streams, workload, events)
-            starts = _kernel(workload, path)
-            for peer in _there(peers):
-                if peer.longest.get(workload, 0) >= events:
-                    starts[peer.name] = partial(peer.start, workload, path)
-            starts |= {call: partial(_start_call, call, workload, path) for call in CALLS}
-            comparisons.append(_compare(workload, events, starts, repetitions, progress))
-    return comparisons
+    asked = {(workload, _asked(workload, length, streams)): list[Peer]() for workload in RUNS}
+    for (workload, events), chosen in asked.items():
+        chosen += [peer for peer in _there(peers) if peer.longest.get(workload, 0) >= events]
+    return _compare_all(asked, CALLS, repetitions, streams, progress)
 
 
 def compare_slow_peers(
     length: int, repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
 ) -> list[Comparison]:
     """Run peers that are not run over streams of this length over the longest ones that they are, with the kernel."""
-    comparisons = []
     slow: dict[tuple[str, int], list[Peer]] = {}
-    for peer in _there(peers):
-        for workload, longest in peer.longest.items():
-            if workload not in RUNS or _asked(workload, length, streams) > longest:
-                slow.setdefault((workload, longest), []).append(peer)
+    for workload, peer in product(WORKLOADS, _there(peers)):
+        longest = peer.longest.get(workload, 0)
+        if longest and (workload not in RUNS or _asked(workload, length, streams) > longest):
+            slow.setdefault((workload, longest), []).append(peer)
+    return _compare_all(slow, (), repetitions, streams, progress)
+
+
+def _compare_all(
+    peers: Mapping[tuple[str, int], Sequence[Peer]],
+    calls: Sequence[str],
+    repetitions: int,
+    streams: Streams,
+    progress: Progress,
+) -> list[Comparison]:
+    """Compare peers, and calls, with the kernel, by workload and number of events."""
+    comparisons = []
     with tempfile.TemporaryDirectory() as folder:
-        for (workload, events), chosen in sorted(slow.items(), key=lambda one: list(WORKLOADS).index(one[0][0])):
+        for (workload, events), chosen in peers.items():
             path = _file(folder, streams, workload, events)
             starts = _kernel(workload, path) | {peer.name: partial(peer.start, workload, path) for peer in chosen}
+            starts |= {call: partial(_start_call, call, workload, path) for call in calls}
             comparisons.append(_compare(workload, events, starts, repetitions, progress))
     return comparisons
 
@@ -126,7 +137,7 @@ def _start_mechanism(mechanism: str, workload: str, path: Path, *, counting: boo
 
 
 def _start_call(call: str, workload: str, path: Path) -> Engine:
-    """A call of a user, statistics and plan included; or what reading or writing alone take, in memory.
+    """A call of a user, statistics and plan included; the file is one in memory.
 
     Of the events each call gets a table of its own, which nobody has asked about before.
     """
@@ -135,29 +146,20 @@ def _start_call(call: str, workload: str, path: Path) -> Engine:
     pq.write_table(events.select(columns_needed(patterns)), stored)
     source = stored.getvalue()
 
-    def read() -> pa.Table:
-        return pq.read_table(pa.BufferReader(source))
-
-    def write(tables: Mapping[str, pa.Table]) -> int:
+    def file_to_file() -> int:
+        tables = detect(patterns, pq.read_table(pa.BufferReader(source)))
         for table in tables.values():
             pq.write_table(table, pa.BufferOutputStream())
         return sum(table.num_rows for table in tables.values())
 
-    def count() -> int:
+    def listed() -> int:
+        return sum(table.num_rows for table in detect(patterns, events.slice()).values())
+
+    def counted() -> int:
         tables = detect(patterns, events.slice(), output="count")
         return sum(int(table["count"][0].as_py()) for table in tables.values())
 
-    if call == FILE_TO_FILE:
-        return partial(_timed, lambda: write(detect(patterns, read())))
-    if call == LISTED:
-        return partial(_timed, lambda: sum(table.num_rows for table in detect(patterns, events.slice()).values()))
-    if call == COUNTED_BY_CALL:
-        return partial(_timed, count)
-    if call == READING:
-        matches = count()
-        return partial(_timed, lambda: matches if read() else 0)
-    listed = detect(patterns, events)
-    return partial(_timed, lambda: write(listed))
+    return partial(_timed, {FILE_TO_FILE: file_to_file, LISTED: listed, COUNTED_BY_CALL: counted}[call])
 
 
 def _timed(run: Callable[[], int]) -> Measurement:
@@ -171,26 +173,12 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
     rows = []
     for comparison in comparisons:
         timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
-        both = _reading_and_writing(timings)
-        for call in (timings[name] for name in (FILE_TO_FILE, LISTED, COUNTED_BY_CALL)):
-            rows.append(
-                [
-                    comparison.workload,
-                    f"{comparison.events:,}",
-                    call.engine,
-                    format_seconds(call.median),
-                    *(times_as_fast(call.ratio(timings[peer])) if peer in timings else "" for peer in BESIDE_CALLS),
-                    f"{call.ratio(both):.2f}" if call.engine == FILE_TO_FILE else "",
-                ]
-            )
+        for call in map(timings.__getitem__, CALLS):
+            beside = (times_as_fast(call.ratio(timings[peer])) if peer in timings else "" for peer in BESIDE_CALLS)
+            length = f"{comparison.events:,}"
+            rows.append([comparison.workload, length, call.engine, format_seconds(call.median), *beside])
     header = ["workload", "events", "call", "median", "x as fast as C++", "x as fast as DuckDB"]
-    return markdown_table([*header, "of reading and writing"], rows)
-
-
-def _reading_and_writing(timings: Mapping[str, Timing]) -> Timing:
-    """Add the times of reading and writing, of runs of the same round."""
-    pairs = zip(timings[READING].seconds, timings[WRITING].seconds, strict=False)
-    return Timing("reading and writing", tuple(map(sum, pairs)))
+    return markdown_table(header, rows)
 
 
 def detection_table(comparisons: Sequence[Comparison]) -> str:

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.engine_processes import Engine, read_events
-from benchmarks.measure import Measurement
+from benchmarks.measure import Engine, Measurement, read_events
 from benchmarks.stock_stream import whole_numbers
 from cep_pipeline.errors import CepError
 

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import flink_patterns
-from benchmarks.engine_processes import Engine, read_events
 from benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
-from benchmarks.measure import Measurement
+from benchmarks.measure import Engine, Measurement, read_events
 from benchmarks.stock_stream import MAX_EVENTS, whole_numbers
 from benchmarks.workloads import MANY_WINDOW_MS, STOCK, WORKLOADS, draw_types
 from cep_pipeline.errors import CepError

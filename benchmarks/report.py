@@ -1,4 +1,4 @@
-"""Results of benchmarks: medians, spreads and ratios of runs side by side, as tables for people."""
+"""Results of benchmarks: medians, spreads and ratios of runs side by side, as tables and pages for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from cep_pipeline.cli.options import counted
+from cep_pipeline.cli.terminal import format_seconds, times_as_fast
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_TEMPLATES.filters |= {"times": times_as_fast, "seconds": format_seconds, "commas": "{:,}".format}
+"""The words of pages: templates beside the code, which are filled with figures and tables."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +102,9 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )
+
+
+def filled(template: str, **figures: object) -> str:
+    """The text of a template, a path below this folder, with one blank line between paragraphs and one line end."""
+    text = _TEMPLATES.get_template(template).render(**figures)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

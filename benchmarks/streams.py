@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ TWIN_LOOKS = 8_000
 """The looks of the generated readings, which are then as many as in a month."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Streams:
     """Streams by their length.
 
@@ -25,25 +26,18 @@ class Streams:
 
     data: Path | None = None
     looks: int = TWIN_LOOKS
-    _stock: pa.Table | None = field(default=None, repr=False)
-    _traffic: Traffic | None = field(default=None, repr=False)
-    _sase: dict[int, pa.Table] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def traffic(self) -> Traffic:
         """The traffic readings."""
-        if self._traffic is None:
-            self._traffic = traffic_stream(self.data, self.looks)
-        return self._traffic
+        return traffic_stream(self.data, self.looks)
+
+    @cached_property
+    def _stock(self) -> pa.Table:
+        return generate_stock_stream(MAX_EVENTS)
 
     def table(self, stream: str, events: int) -> pa.Table:
         """A stream of so many events, as a table; of the readings there may be fewer."""
-        if stream == STOCK:
-            if self._stock is None:
-                self._stock = generate_stock_stream(MAX_EVENTS)
-            return self._stock.slice(0, events)
         if stream == SASE:
-            if events not in self._sase:
-                self._sase[events] = generate_sase_stream(events)
-            return self._sase[events]
-        return self.traffic.events.slice(0, events)
+            return generate_sase_stream(events)
+        return (self._stock if stream == STOCK else self.traffic.events).slice(0, events)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -163,19 +163,13 @@ def _all_of(handed: Any) -> list[Any]:
     return found
 
 
-def _lines(name: str, number: Any) -> Iterable[str]:
+def _lines(name: str, number: Any, of: str = "") -> Iterator[str]:
     """The lines of a log that tell a count, or the counts of patterns."""
-    if not isinstance(number, Mapping):
-        return [f"{name}: {number:,}" if isinstance(number, int) else f"{name}: {number}"]
-    return [f"{name} of {'.'.join(key)}: {value:,}" for key, value in _leaves(number)]
-
-
-def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], int]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*above, name))
-        else:
-            yield (*above, name), value
+    if isinstance(number, Mapping):
+        for key, value in number.items():
+            yield from _lines(name, value, f"{of}.{key}" if of else f" of {key}")
+    else:
+        yield f"{name}{of}: {number:,}" if isinstance(number, int) else f"{name}{of}: {number}"
 
 
 class CepOperator(_Step):

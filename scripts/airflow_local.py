@@ -117,13 +117,9 @@ class LocalAirflow:
         """The environment that every Airflow command needs; it has to be there before Airflow is imported."""
         bin_folder = Path(sys.executable).parent
         return {
-            **os.environ,
-            **java_environment(),
+            **_of_all_processes(),
             **self._database(),
             "PATH": os.pathsep.join([str(bin_folder), os.environ.get("PATH", os.defpath)]),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": HOST,
             "GX_ANALYTICS_ENABLED": "false",
             "CEP_CONFIG": str(self.configuration),
             "AIRFLOW_HOME": str(self.home),
@@ -216,11 +212,7 @@ class LocalAirflow:
         history = {"fs.logDirectory": events, "ui.port": self.ports[HISTORY], "fs.update.interval": "5s"}
         options = " ".join(f"-Dspark.history.{name}={value}" for name, value in history.items())
         return {
-            **os.environ,
-            **java_environment(),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": HOST,
+            **_of_all_processes(),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token(),
             "SPARK_DAEMON_MEMORY": "512m",
             "SPARK_HISTORY_OPTS": options,
@@ -363,6 +355,17 @@ class LocalAirflow:
         self.processes.clear()
 
 
+def _of_all_processes() -> dict[str, str]:
+    """The environment that the processes of Airflow and Spark have in common."""
+    return {
+        **os.environ,
+        **java_environment(),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": HOST,
+    }
+
+
 def _check_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -383,9 +386,8 @@ def _free_port() -> int:
 
 def _write_private(path: Path, content: str) -> None:
     path.unlink(missing_ok=True)  # a file that is there keeps its mode
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)
+    path.touch(0o600, exist_ok=False)
+    path.write_text(content, encoding="utf-8")
 
 
 def _listens(port: int) -> bool:

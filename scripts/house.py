@@ -46,7 +46,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         7_067,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 2_023),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 8_100),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_435),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 277, 145, 18, 87

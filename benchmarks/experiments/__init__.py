@@ -1,8 +1,8 @@
-"""The papers' experiments on our own data, a folder each: what is measured, the page, and what it should show.
+"""The papers' experiments on our own data, a module each: what is measured, what it should show, and the page.
 
 `cep experiment NAME` runs one. An experiment is a list of cells, one measurement each, kept on disk as it is finished
-(`experiment.py`); findings, functions that give a verdict by the figures of the cells, with their words in
-`findings.yaml`; and a page, whose words are in `page.jinja`, with tables and charts.
+(`experiment.py`); findings, functions that give a verdict by the figures of the cells; and a page with tables and
+charts. The words of findings and page are in `words`.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def experiment_named(name: str) -> Experiment:
     """The experiment of this name; InputError lists the known ones otherwise."""
     if name not in EXPERIMENTS:
         raise InputError(f"there is no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
-    experiment: Experiment = import_module(f"{__name__}.{name}.experiment").EXPERIMENT
+    experiment: Experiment = import_module(f"{__name__}.{name}").EXPERIMENT
     return experiment

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +20,11 @@ Row = Mapping[str, Figure]
 """A finished cell: what identifies it, and the figures that were measured."""
 
 
+def having(**wanted: Figure) -> Callable[[Row], bool]:
+    """The question whether a row has these figures."""
+    return lambda row: all(row.get(name) == figure for name, figure in wanted.items())
+
+
 def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
     """The rows that have these figures.
 
@@ -29,7 +33,21 @@ def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
     >>> rows_of([{"n": 1, "cost": 5}, {"n": 2, "cost": 7}], n=2)
     [{'n': 2, 'cost': 7}]
     """
-    return [row for row in rows if all(row.get(name) == figure for name, figure in wanted.items())]
+    return list(filter(having(**wanted), rows))
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Figure, ...], list[Row]]:
+    """The rows by these figures, in the order in which they come.
+
+    Examples
+    --------
+    >>> [*grouped([{"n": 1, "cost": 5}, {"n": 2, "cost": 7}, {"n": 1, "cost": 6}], "n").values()]
+    [[{'n': 1, 'cost': 5}, {'n': 1, 'cost': 6}], [{'n': 2, 'cost': 7}]]
+    """
+    groups: dict[tuple[Figure, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
 
 
 def number(row: Row, name: str) -> float:
@@ -116,20 +134,14 @@ class CellStore:
     def __init__(self, path: Path, context: Mapping[str, Figure]) -> None:
         self.path = path
         self._head = _canonical({"cells of": dict(context)})
-        self._rows: dict[str, Row] = {}
-        self._begun = False
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
-            return
-        if lines[0] != self._head:
-            return
-        self._begun = True
-        for line in lines[1:-1]:  # behind the last line end is what a killed run did not finish
-            entry = json.loads(line)
-            self._rows[entry["cell"]] = entry["row"]
-        if lines[-1]:
-            path.write_text("\n".join([*lines[:-1], ""]), encoding="utf-8")
+        first, *lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+        self._begun = first == self._head
+        *finished, cut_off = (
+            lines if self._begun else [""]
+        )  # behind the last line end is what a killed run did not finish
+        self._rows: dict[str, Row] = {entry["cell"]: entry["row"] for entry in map(json.loads, finished)}
+        if cut_off:
+            path.write_text("\n".join([first, *finished, ""]), encoding="utf-8")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -198,18 +210,20 @@ class Experiment:
     Attributes
     ----------
     name
-        As it is asked for; the module `NAME.page` makes the page by `write_page(rows, sizes, request)`, of the rows of
-        the cells in their order.
+        As it is asked for.
     small, full
         The extent of minutes, and that of the paper.
     make_cells
         The measurements of an extent and a request, in order.
+    write_page
+        Makes the page of the rows of the cells, in their order.
     """
 
     name: str
     small: Any
     full: Any
     make_cells: Callable[[Any, Request], Iterable[Cell]]
+    write_page: Callable[[Sequence[Row], Any, Request], Page]
 
     def sizes(self, request: Request) -> Any:
         """The extent that is asked for."""
@@ -218,11 +232,6 @@ class Experiment:
     def cells(self, request: Request) -> list[Cell]:
         """The measurements that are asked for."""
         return list(self.make_cells(self.sizes(request), request))
-
-    def page(self, rows: Sequence[Row], request: Request) -> Page:
-        """The page of the rows of all cells."""
-        made: Page = import_module(f"{__package__}.{self.name}.page").write_page(rows, self.sizes(request), request)
-        return made
 
 
 def run_experiment(experiment: Experiment, request: Request, store: CellStore | None, progress: Progress) -> Page:
@@ -253,7 +262,7 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
                 store.keep(cell, row)
         rows.append(row)
         progress.advance()
-    return experiment.page(rows, request)
+    return experiment.write_page(rows, experiment.sizes(request), request)
 
 
 def store_beside(page: Path, experiment: Experiment, request: Request) -> CellStore:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache, wraps
 from pathlib import Path
 from statistics import correlation, median
-from typing import ParamSpec
+from typing import Any
 
 import yaml
 from scipy import stats
@@ -59,23 +59,37 @@ class Finding:
 
 Measured = tuple[Verdict, Mapping[str, object]]
 """The verdict on a finding and the figures that its words ask for."""
-P = ParamSpec("P")
+Find = Callable[..., Finding]
+_FINDINGS: dict[str, list[Find]] = {}
+"""Module -> its findings, in the order in which they stand there."""
 
 
-def finding(measure: Callable[P, Measured]) -> Callable[P, Finding]:
-    """A finding whose words stand in `findings.yaml` beside the module, under the name of the function.
+def finding(where: Callable[[Any], bool] | None = None) -> Callable[[Callable[..., Measured]], Find]:
+    """Make a finding of a function of measured rows, those of them that are asked for.
 
-    There `claim`, `paper`, `ours` and `reason` are texts with the function's figures in braces.
+    Its words stand in `words/MODULE.yaml`, under the name of the function: `claim`, `paper`, `ours` and `reason` are
+    texts with the function's figures in braces.
     """
-    words = _words(Path(measure.__code__.co_filename).with_name("findings.yaml"))[measure.__name__]
 
-    @wraps(measure)
-    def found(*arguments: P.args, **named: P.kwargs) -> Finding:
-        verdict, figures = measure(*arguments, **named)
-        claim, paper, ours, reason = (words[part].format(**figures) for part in ("claim", "paper", "ours", "reason"))
-        return Finding(claim, paper, ours, verdict, reason)
+    def decorate(measure: Callable[..., Measured]) -> Find:
+        words = _words(Path(__file__).parent / "words" / f"{measure.__module__.rpartition('.')[2]}.yaml")
 
-    return found
+        @wraps(measure)
+        def found(rows: Sequence[Any], *others: object) -> Finding:
+            verdict, figures = measure([row for row in rows if where is None or where(row)], *others)
+            texts = (words[measure.__name__][part].format(**figures) for part in ("claim", "paper", "ours", "reason"))
+            claim, paper, ours, reason = texts
+            return Finding(claim, paper, ours, verdict, reason)
+
+        _FINDINGS.setdefault(measure.__module__, []).append(found)
+        return found
+
+    return decorate
+
+
+def findings_of(module: str, rows: Sequence[Any], *others: object) -> list[Finding]:
+    """All findings of a module by the rows that were measured."""
+    return [found(rows, *others) for found in _FINDINGS[module]]
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks.experiments.experiment import Figure, Row, rows_of
 from benchmarks.experiments.findings import Finding, findings_table, reasons
-from benchmarks.report import machine, markdown_table, unpadded
-from benchmarks.words import filled
+from benchmarks.report import filled, machine, markdown_table, unpadded
 
 if TYPE_CHECKING:
     from benchmarks.experiments.experiment import Request
@@ -73,7 +73,8 @@ class Picture:
 
 
 def findings_page(
-    name: str,
+    module: str,
+    sizes: object,
     request: Request,
     findings: Sequence[Finding],
     pictures: Sequence[Picture],
@@ -83,17 +84,21 @@ def findings_page(
 
     Parameters
     ----------
-    name, request
-        The experiment, whose folder has the words of the page in `page.jinja`, and how it was asked for.
+    module, sizes, request
+        The module of the experiment, whose words are in `words/NAME.jinja` and know the module as `own`; the extent;
+        and how it was asked for.
     findings, pictures
         The findings, by their figures, and the charts.
     figures
         The figures and tables that the words ask for.
     """
+    name = module.rpartition(".")[2]
     shown = [part for picture in pictures for part in (f"{{chart:{picture.name}}}", f"*{picture.caption}*")]
     text = filled(
-        f"experiments/{name}/page.jinja",
+        f"experiments/words/{name}.jinja",
         name=name,
+        own=sys.modules[module],
+        sizes=sizes,
         full=request.full,
         seed=request.seed,
         machine=machine(),

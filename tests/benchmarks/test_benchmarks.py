@@ -10,27 +10,23 @@ from pathlib import Path
 import pytest
 
 from benchmarks import detection, mechanisms
+from benchmarks.command import make_page, with_other_sections
 from benchmarks.detection import (
     CALLS,
     COUNTING,
-    FILE_TO_FILE,
     LISTING,
-    READING,
-    WRITING,
     calls_table,
     compare_detection,
     compare_slow_peers,
     detection_table,
 )
-from benchmarks.engine_processes import Engine, engine_process
-from benchmarks.measure import Measurement, Progress, measure_in_turn
+from benchmarks.measure import Engine, Measurement, Progress, engine_process, measure_in_turn
 from benchmarks.mechanisms import (
     EVENT_BY_EVENT,
     MechanismResult,
     measure_mechanisms,
     mechanisms_table,
 )
-from benchmarks.page import Settings, make_page, with_other_sections
 from benchmarks.peers import CPP, DUCKDB, FLINK, PEERS, Peer
 from benchmarks.report import Comparison, Timing, unpadded
 from benchmarks.streams import Streams
@@ -79,7 +75,7 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
 @pytest.mark.long
 def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Comparison]) -> None:
     rows = cells(calls_table(comparisons))
-    assert [row["call"] for row in rows] == [*CALLS[:3]] * len(comparisons)
+    assert [row["call"] for row in rows] == [*CALLS] * len(comparisons)
     for place, comparison in enumerate(comparisons):
         own = rows[place * 3 : (place + 1) * 3]
         engines = {timing.engine for timing in comparison.peers}
@@ -108,7 +104,7 @@ def test_the_page_says_who_runs_where(comparisons: list[Comparison], monkeypatch
     monkeypatch.delenv("CEP_BENCH_FLINK", raising=False)
     monkeypatch.setattr(detection, "compare_detection", lambda *_: comparisons)
     monkeypatch.setattr(detection, "compare_slow_peers", lambda *_: [slow])
-    page = make_page(Settings(names=("detection",), looks=30), Progress())
+    page = make_page(("detection",), Streams(None, looks=30), Progress())
     _, kernel, slower, calls = page.split("\n## ")
     assert "Flink CEP is not here: it needs a JDK" in kernel
     assert [row["we are x as fast"] for row in cells(slower)] == ["", "4,000"]
@@ -129,13 +125,6 @@ def test_builders_are_compared_with_our_listing() -> None:
     others = Timing(FLINK, (8.0,)), Timing(DUCKDB, (8.0,))
     rows = cells(detection_table([Comparison("W4", 10_000, 5, counted, (listed, *others))]))
     assert [row["we are x as fast"] for row in rows] == ["", "", "2.00", "8.00"]
-
-
-def test_from_file_to_file_is_beside_reading_and_writing() -> None:
-    took = {LISTING: 0.1, READING: 1.0, WRITING: 2.0, FILE_TO_FILE: 4.0}
-    timings = [Timing(name, (took.get(name, 2.0),)) for name in (LISTING, *CALLS)]
-    row = cells(calls_table([Comparison("W1", 1_000_000, 10_000, timings[0], tuple(timings[1:]))]))[0]
-    assert (row["median"], row["of reading and writing"]) == ("4.00 s", "0.75")
 
 
 def test_a_wrong_count_ends_the_benchmark() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine_processes import engine_process, write_events
+from benchmarks.measure import engine_process, write_events
 from benchmarks.peers import PEERS, Peer, missing_peers
 from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS

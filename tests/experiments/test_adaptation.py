@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.experiments.adaptation import experiment as adaptation
-from benchmarks.experiments.adaptation.experiment import (
+from benchmarks.experiments import adaptation
+from benchmarks.experiments.adaptation import (
     AARHUS,
     ABSOLUTE,
     AVERAGE,
@@ -22,6 +22,7 @@ from benchmarks.experiments.adaptation.experiment import (
     EXPERIMENT,
     FREQUENT,
     FULL,
+    INVARIANT,
     MECHANISMS,
     META,
     PRICED,
@@ -33,25 +34,21 @@ from benchmarks.experiments.adaptation.experiment import (
     SMALL,
     STATIC,
     STOCKS,
+    THRESHOLD,
     TRAFFIC,
     UNCONDITIONAL,
+    Case,
+    Place,
     Sizes,
     Threshold,
+    cases_of,
     decisions_of,
+    interval_of,
     pattern_of,
     stretch_of,
 )
-from benchmarks.experiments.adaptation.page import (
-    INVARIANT,
-    THRESHOLD,
-    Case,
-    Place,
-    all_findings,
-    cases_of,
-    interval_of,
-)
 from benchmarks.experiments.experiment import Request, Row, number, store_beside
-from benchmarks.experiments.findings import Verdict
+from benchmarks.experiments.findings import Verdict, findings_of
 from cep_pipeline.adaptation.decisions import ConstantThreshold
 from cep_pipeline.planning import plan
 from cep_pipeline.statistics import estimate_statistics
@@ -195,7 +192,7 @@ def of_the_patents_shape(**others: float | Sequence[float]) -> list[Row]:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    return [finding.verdict for finding in all_findings(cases_of(rows))]
+    return [finding.verdict for finding in findings_of(adaptation.__name__, cases_of(rows))]
 
 
 def test_all_findings_hold_on_figures_of_the_patents_shape() -> None:

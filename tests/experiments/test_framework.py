@@ -43,9 +43,8 @@ ROWS: list[Row] = [
 ]
 
 
-class OfAMoment(Experiment):
-    def page(self, rows: Sequence[Row], request: Request) -> Page:
-        return Page(f"{[row['figure'] for row in rows]}\n")
+def page_of_a_moment(rows: Sequence[Row], *_: object) -> Page:
+    return Page(f"{[row['figure'] for row in rows]}\n")
 
 
 def experiment_of(measured: list[int], cells: int = 3, fails_at: int | None = None) -> Experiment:
@@ -58,7 +57,7 @@ def experiment_of(measured: list[int], cells: int = 3, fails_at: int | None = No
 
         return Cell({"number": number}, run)
 
-    return OfAMoment("e", None, None, lambda *_: [cell(number) for number in range(cells)])
+    return Experiment("e", None, None, lambda *_: [cell(number) for number in range(cells)], page_of_a_moment)
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def lightness(color: str) -> float:
 
 
 def test_colours_stand_out_on_white_and_on_black() -> None:
-    from benchmarks.experiments.lazy_nfa.page import STYLES
+    from benchmarks.experiments.lazy_nfa import STYLES
     from cep_pipeline.vega import INK, PALETTE
 
     for color in (INK, *PALETTE, *(style.color for style in STYLES.values())):

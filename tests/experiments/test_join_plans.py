@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from benchmarks.experiments import join_plans as findings
 from benchmarks.experiments.experiment import Figure, Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.join_plans import page as findings
-from benchmarks.experiments.join_plans.experiment import (
+from benchmarks.experiments.join_plans import (
     ALPHA,
     ANY,
     CHAIN,
@@ -44,26 +44,24 @@ from benchmarks.experiments.join_plans.experiment import (
     TREE,
     WEIGHED,
     WINDOW_S,
+    Bounds,
     JoinStream,
+    PlanRun,
     Sizes,
+    average_gain,
+    average_rate,
     by_planner,
     contiguous,
     draw_pattern,
+    finished_by_all,
     measure_planners,
     measure_strategy,
     measure_within,
+    noise_of,
     stock_stream,
+    total_gain,
     traffic_join_stream,
     with_strategy,
-)
-from benchmarks.experiments.join_plans.measured_runs import PlanRun
-from benchmarks.experiments.join_plans.page import (
-    Bounds,
-    average_gain,
-    average_rate,
-    finished_by_all,
-    noise_of,
-    total_gain,
 )
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
@@ -176,7 +174,7 @@ def test_a_process_that_was_ended_from_outside_is_told(monkeypatch: pytest.Monke
     def end(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr("benchmarks.experiments.join_plans.experiment._try", end)
+    monkeypatch.setattr("benchmarks.experiments.join_plans._try", end)
     with pytest.raises(CepError, match="ended with -9"):
         measure_within(drawn.pattern, {"own": PlanRun(FUSED, orders)}, stocks().events, 1, 5.0)
 
@@ -218,7 +216,7 @@ def test_strategies_are_run_by_all_planners_and_by_the_automaton(strategy: str) 
 def test_an_automaton_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1)
     other = with_strategy(draw_pattern(stocks(), SEQUENCE, 3, 2, 1), stocks(), "skip_till_any_match")
-    monkeypatch.setattr("benchmarks.experiments.join_plans.experiment.with_strategy", lambda *_: other)
+    monkeypatch.setattr("benchmarks.experiments.join_plans.with_strategy", lambda *_: other)
     with pytest.raises(CepError, match="nfab and the plans find"):
         measure_strategy(drawn, stocks(), ANY, 1, 20.0)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from benchmarks.experiments import lazy_nfa as findings
 from benchmarks.experiments.experiment import Request, Row, run_experiment
-from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.lazy_nfa import page as findings
-from benchmarks.experiments.lazy_nfa.experiment import (
+from benchmarks.experiments.findings import Finding, Verdict, findings_of
+from benchmarks.experiments.lazy_nfa import (
     CHAINS,
     CHANGING,
     CONTENDERS,
@@ -37,8 +37,8 @@ from benchmarks.experiments.lazy_nfa.experiment import (
     read_trades,
     steps_of,
     summed,
+    write_page,
 )
-from benchmarks.experiments.lazy_nfa.page import write_page
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
@@ -221,7 +221,7 @@ def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
 
 
 def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
-    found = findings.all_findings(list(paper_rows()))
+    found = findings_of(findings.__name__, list(paper_rows()))
     assert [finding.verdict for finding in found] == [Verdict.SURPASSED] + [Verdict.HOLDS] * 9
     assert found[0].ours == "1,100 times less for f_c = 0.001"
     assert found[2].reason.endswith("The tree NFA by expected tests has 0.500 times.")
@@ -254,7 +254,7 @@ def test_the_default_is_smaller_than_the_papers_extent() -> None:
 
 
 def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.experiments.lazy_nfa import experiment as lazy_nfa
+    from benchmarks.experiments import lazy_nfa
 
     monkeypatch.setattr(lazy_nfa, "EXPERIMENT", replace(EXPERIMENT, small=TINY))
     arguments = ("experiment", "lazy_nfa", "--data", "nowhere", "--out", "page.md")

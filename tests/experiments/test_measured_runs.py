@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cep_pipeline as cep
-from benchmarks.experiments.join_plans.measured_runs import PlanRun, measure_runs
+from benchmarks.experiments.join_plans import PlanRun, measure_runs
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.errors import CepError, PlanError
 from cep_pipeline.planning import Join
@@ -35,7 +35,7 @@ def test_different_matches_are_no_comparison(monkeypatch: pytest.MonkeyPatch) ->
     from dataclasses import replace
 
     broken = replace(MECHANISMS["fused"], find=lambda *_: iter(()))
-    monkeypatch.setattr("benchmarks.experiments.join_plans.measured_runs.MECHANISMS", {**MECHANISMS, "fused": broken})
+    monkeypatch.setattr("benchmarks.experiments.join_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
     (pattern,) = parse(RISE)
     runs = {"tree": PlanRun("evaluation_tree", ["abc"]), "kernel": PlanRun("fused", ["abc"])}
     with pytest.raises(CepError, match="kernel on fused finds 0 matches"):

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from benchmarks.experiments import multi_pattern
+from benchmarks.experiments import multi_pattern as findings
 from benchmarks.experiments.experiment import Figure, Request, Row, number, store_beside
 from benchmarks.experiments.findings import Verdict
-from benchmarks.experiments.multi_pattern import experiment as multi_pattern
-from benchmarks.experiments.multi_pattern import page as findings
-from benchmarks.experiments.multi_pattern.experiment import (
+from benchmarks.experiments.multi_pattern import (
     ADAPTIVE,
     ALL,
     COMPARED,
@@ -35,11 +35,11 @@ from benchmarks.experiments.multi_pattern.experiment import (
     AdaptiveSizes,
     SearchLimit,
     Sizes,
+    by_contender,
     measure_adaptive,
     measure_workload,
 )
-from benchmarks.experiments.multi_pattern.page import by_contender
-from benchmarks.experiments.multi_pattern.workloads import (
+from benchmarks.experiments.workloads import (
     PERMUTED_TYPES,
     STOCKS,
     STREAMS,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from benchmarks.experiments import nfab as findings
+from benchmarks.experiments import nfab as nfab_runs
 from benchmarks.experiments.experiment import Request, Row, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
-from benchmarks.experiments.nfab import experiment as nfab_runs
-from benchmarks.experiments.nfab import page as findings
-from benchmarks.experiments.nfab.experiment import (
+from benchmarks.experiments.nfab import (
     BACKTRACK,
     BACKTRACKING,
     BASIC,
@@ -29,8 +29,8 @@ from benchmarks.experiments.nfab.experiment import (
     by_algorithm,
     measure,
     pattern_of,
+    write_page,
 )
-from benchmarks.experiments.nfab.page import write_page
 from benchmarks.measure import Progress
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.errors import CepError

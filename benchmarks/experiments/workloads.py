@@ -29,7 +29,7 @@ from benchmarks.experiments.events import (
     month_of_readings,
     named_types,
 )
-from benchmarks.experiments.join_plans.experiment import CONJUNCTION, KLEENE, NEGATION, SEQUENCE, variable_names
+from benchmarks.experiments.join_plans import CONJUNCTION, KLEENE, NEGATION, SEQUENCE, variable_names
 from benchmarks.traffic_stream import EVERY_S, SENSORS, generate_traffic
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.events.schema import StreamSchema

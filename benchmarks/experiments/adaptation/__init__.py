@@ -1,1 +1,0 @@
-"""The detection-adaptation loop (the acep-invariants patent): decision functions, distances, drifting streams."""

@@ -1,1 +1,0 @@
-"""Eager, chain and tree NFAs when one event type is rare (DEBS 2015, section 7)."""

@@ -1,1 +1,0 @@
-"""Plans that many patterns share (the MCEP patent, section 6)."""
