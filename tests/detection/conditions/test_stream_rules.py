@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.conditions.program import Program, StreamRules
+from cep_pipeline.slices.order import order_rows
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import agree, read_events
@@ -28,13 +29,15 @@ def test_rows_say_what_instants_do(partition: str, ties: str, stream: list[Row],
     events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     [clause] = pattern.clauses
     arrays = StreamRules(pattern, clause, events, Program(pattern, clause, events))
+    assert (len(arrays.reach) == 0) == (ties == "ARRIVAL"), "rows are the order"
+    reach, onset = order_rows(events, pattern.ties)
     oracle_events = read_events(table, pattern)
     oracle = Rules(pattern, clauses_of(pattern)[0], oracle_events)
     for row, event in enumerate(oracle_events):
         for other_row, other in enumerate(oracle_events):
-            before = other_row < arrays.reach[row] and other_row != row
+            before = other_row < reach[row] and other_row != row
             assert before == oracle.is_before(other, event)
-            assert before == (row >= arrays.onset[other_row] and other_row != row)
+            assert before == (row >= onset[other_row] and other_row != row)
             if row == other_row:
                 continue
             agreeing = not partition or agree(event, other, pattern.partition_by)
