@@ -1,12 +1,12 @@
 """The rows of raw files on their way to the checks: blocks of rows, rejected rows, and who reads them.
 
 A format is a `RowReader`. One of text is a `TextReader`, which is given whole lines and says which rows they have:
-opening, unpacking and hashing stand here.
+opening and unpacking stand here.
 """
 
 from __future__ import annotations
 
-import itertools
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,11 +22,11 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import Period, SourceFile, open_raw, readable
 from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.foreign_text import shortened, shortened_message
+from cep_pipeline.guarded import without_collecting
 
-BLOCK_BYTES = 4 << 20
+BLOCK_CHARACTERS = 2 << 20
 """Text that is parsed at once; many times this much may be held in memory."""
 _LONGEST_LINE = 64 << 20
-BOM = b"\xef\xbb\xbf"
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
@@ -144,10 +144,10 @@ class RowReader(ABC):
 
 
 class TextReader(RowReader):
-    """Reads the rows of one file of text, block after block.
+    """Reads the rows of one file of text, some lines at a time.
 
-    The ending of its path says how it is compressed. About `block_bytes` of text are read at once. While iterating, a
-    file that is truncated or corrupt is an InputError.
+    The ending of its path says how it is compressed. About `at_once` characters are read at once. While iterating, a
+    file that is truncated or corrupt is an InputError. A byte that is no UTF-8 is a surrogate in its line.
     """
 
     def __init__(
@@ -156,43 +156,41 @@ class TextReader(RowReader):
         source: SourceLayout,
         parts: Sequence[FilePart] | None = None,
         *,
-        block_bytes: int = BLOCK_BYTES,
+        at_once: int = BLOCK_CHARACTERS,
     ) -> None:
         super().__init__(file, source, parts)
         raw = self._opened.enter_context(open_raw(file.path))
         codec = _COMPRESSIONS.get(PurePosixPath(file.path).suffix.lower())
-        self._stream = pa.CompressedInputStream(raw, codec) if codec else raw
-        self._block_bytes = block_bytes
+        stream = pa.CompressedInputStream(raw, codec) if codec else raw
+        buffered = io.BufferedReader(stream, 1 << 20)
+        self._text = io.TextIOWrapper(buffered, "utf-8-sig", "surrogateescape", newline="\n")
+        self._at_once = at_once
 
     @abstractmethod
-    def take(self, text: bytes, line: int, *, final: bool) -> tuple[RawBlock | None, int]:
-        """Return the rows of whole lines, the first of which has this number, and the number of bytes that they take.
+    def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
+        """Return the rows of some lines, the first of which has this number, and the number of lines that they take.
 
         Lines that are left come again, with those behind them; behind the `final` lines there is nothing.
         """
 
     def __iter__(self) -> Iterator[RawBlock]:
-        left, line, first = b"", 1, True
-        for chunk in itertools.chain(self._chunks(), [b""]):
-            text = left + (chunk.removeprefix(BOM) if first else chunk)
-            first, final = False, not chunk
-            end = len(text) if final else text.rfind(b"\n") + 1
-            if not end and len(text) > _LONGEST_LINE:
-                raise InputError(f"{self._path}: no line ends within {len(text)} bytes; this is no text of rows")
-            block, taken = self.take(text[:end], line, final=final) if end else (None, 0)
-            line, left = line + text.count(b"\n", 0, taken), text[taken:]
+        left: Sequence[str] = ()
+        line, final = 1, False
+        while not final:
+            read = self._read()
+            lines, final = [*left, *read], not read
+            with without_collecting():
+                block, taken = self.take(lines, line, final=final) if lines else (None, 0)
+            line, left = line + taken, lines[taken:]
             if block is not None and (block.rows or block.rejected):
                 yield block
 
-    def _chunks(self) -> Iterator[bytes]:
-        while chunk := self._read():
-            yield chunk
-
-    def _read(self) -> bytes:
-        pieces, size = [], 0
+    def _read(self) -> list[str]:
+        lines, size = [], 0
         with readable(self._path):
-            # A decompressor may return less than it was asked for.
-            while size < self._block_bytes and (piece := self._stream.read(self._block_bytes - size)):
-                pieces.append(piece)
-                size += len(piece)
-        return b"".join(pieces)
+            while size < self._at_once and (line := self._text.readline(_LONGEST_LINE)):
+                lines.append(line)
+                size += len(line)
+        if lines and len(lines[-1]) == _LONGEST_LINE:
+            raise InputError(f"{self._path}: no line ends within {_LONGEST_LINE} characters; this is no text of rows")
+        return lines

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.parquet_rows import ParquetReader
 from cep_pipeline.events.raw_files import Period
+from cep_pipeline.events.readers import ParquetReader
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import StreamSchema
 from tests.events.raw import source_file, trades
