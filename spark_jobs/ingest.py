@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
-from cep_pipeline.events.raw_rows import RejectedRow
+from cep_pipeline.events.readers import RejectedRow
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.stream_document import Quality

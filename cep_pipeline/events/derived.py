@@ -14,6 +14,7 @@ References
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +27,10 @@ import pyarrow.compute as pc
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute
+    from cep_pipeline.events.stream_document import DerivedAttribute
 
 Number = int | float
 _VERSION = 1
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,15 @@ class Carry:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form: {} where nothing is carried; numbers that JSON cannot say are text."""
-        values = {
-            attribute: {name: [_plain(value) for value in last] for name, last in by_type.items() if last}
+        kept = {
+            attribute: {
+                name: [value if math.isfinite(value) else json.dumps(value) for value in last]
+                for name, last in by_type.items()
+                if last
+            }
             for attribute, by_type in self.values.items()
         }
-        values = {attribute: by_type for attribute, by_type in values.items() if by_type}
+        values = {attribute: by_type for attribute, by_type in kept.items() if by_type}
         return {"version": _VERSION, "last_values": values} if values else {}
 
     @classmethod
@@ -85,8 +89,11 @@ class Carry:
         check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
         return cls(
             {
-                attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}
-                for attribute, by in document["last_values"].items()
+                attribute: {
+                    name: tuple(float(value) if isinstance(value, str) else value for value in last)
+                    for name, last in by_type.items()
+                }
+                for attribute, by_type in document["last_values"].items()
             }
         )
 
@@ -96,18 +103,12 @@ class Carry:
         return digest_of(self.to_json())
 
 
-def _plain(value: Number) -> Number | str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def carry_lengths(derived: Sequence[DerivedAttribute]) -> dict[str, int]:
     """Number of last values per type that the next day needs, by raw attribute.
 
     Examples
     --------
-    >>> from cep_pipeline.events.source import DerivedAttribute
+    >>> from cep_pipeline.events.stream_document import DerivedAttribute
     >>> carry_lengths([DerivedAttribute("d", "diff", "p"), DerivedAttribute("h", "history", "d", 5)])
     {'p': 6}
     """

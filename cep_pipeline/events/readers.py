@@ -7,11 +7,14 @@ of ingestion, the loading of files into memory, and the settings that a stream s
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +22,175 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
-from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow, RowReader, TextReader, plain
-from cep_pipeline.events.source import SourceLayout
-from cep_pipeline.foreign_text import listed
+from cep_pipeline.events.stream_document import SourceLayout
+from cep_pipeline.foreign_text import listed, shortened, shortened_message
+from cep_pipeline.guarded import without_collecting
+
+BLOCK_CHARACTERS = 2 << 20
+"""Text that is parsed at once; many times this much may be held in memory."""
+_LONGEST_LINE = 64 << 20
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+
+
+def plain(value: pa.Scalar) -> Any:
+    """A value of a raw file as Python has it; one that Python cannot hold, such as the year 200,000, is text."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+            return value.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+        return f"{getattr(value, 'value', 'a value')} as {value.type}"
+
+
+def without_dictionary(column: pa.Array) -> pa.Array:
+    """The values of a column, each in its place."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+@dataclass(frozen=True)
+class RawBlock:
+    """Consecutive rows of a raw file.
+
+    The columns are text for CSV, and whatever the file has for Parquet. `lines` are those of the rows (row numbers in
+    Parquet), from 1, ascending; `raw` gives the text of the row at an index of this block. Rows that could not be taken
+    apart are `rejected`, and not in the columns.
+    """
+
+    columns: Mapping[str, pa.Array]
+    lines: np.ndarray
+    raw: Callable[[int], str]
+    rejected: tuple[RejectedRow, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return len(self.lines)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A part of a raw file that can be read on its own, in Parquet a row group.
+
+    Its rows are numbered from `first_row`, which counts from 1.
+    """
+
+    index: int
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """One rejected row, with the reason for a person, and its text (JSON of the read columns for Parquet).
+
+    The line is the physical one on which it begins, in Parquet the row number, from 1. The day is in days since
+    1970-01-01; None where its own timestamp does not say it.
+    """
+
+    line: int
+    reason: str
+    raw: str
+    day: int | None = None
+
+    def as_kept(self) -> RejectedRow:
+        """Return the row as quarantine keeps it: its text, and values in the reason, without their middle if long."""
+        return replace(self, reason=shortened_message(self.reason), raw=shortened(self.raw, MOST_KEPT))
+
+
+MOST_KEPT = 10_000
+"""Characters of the text of a rejected row, at most."""
+
+
+class RowReader(ABC):
+    """Reads the rows of one raw file, block after block; a context manager, which closes the file.
+
+    The constructor opens the file. With `parts`, only those parts of it are read. A format is a class of this kind;
+    what it does not say itself is so for a file that is read as a whole and says its columns.
+    """
+
+    dropped_columns: tuple[str, ...] = ()
+    """Columns of the file that the schema does not list; complete once all rows have been read."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        self._file, self._path, self._source, self._given = file, file.path, source, parts
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[RawBlock]:
+        """Yield the rows in their order; a file that is truncated, corrupt, or lacks a column is an InputError."""
+
+    def parts(self) -> Sequence[FilePart] | None:
+        """Return the parts of the file that can be read on their own; None: it is read as a whole."""
+        return None
+
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
+        """Refuse, with an InputError, a layout that files of this format cannot have."""
+        if source.settings.columns:
+            raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
+
+    def _note_dropped(self, names: Sequence[str]) -> None:
+        listed = set(self._source.listed)
+        self.dropped_columns = tuple(name for name in names if name not in listed)
+
+
+class TextReader(RowReader):
+    """Reads the rows of one file of text, some lines at a time.
+
+    The ending of its path says how it is compressed. About `at_once` characters are read at once. While iterating, a
+    file that is truncated or corrupt is an InputError. A byte that is no UTF-8 is a surrogate in its line.
+    """
+
+    def __init__(
+        self,
+        file: SourceFile,
+        source: SourceLayout,
+        parts: Sequence[FilePart] | None = None,
+        *,
+        at_once: int = BLOCK_CHARACTERS,
+    ) -> None:
+        super().__init__(file, source, parts)
+        raw = self._opened.enter_context(open_raw(file.path))
+        codec = _COMPRESSIONS.get(PurePosixPath(file.path).suffix.lower())
+        stream = pa.CompressedInputStream(raw, codec) if codec else raw
+        buffered = io.BufferedReader(stream, 1 << 20)
+        self._text = io.TextIOWrapper(buffered, "utf-8-sig", "surrogateescape", newline="\n")
+        self._at_once = at_once
+
+    @abstractmethod
+    def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
+        """Return the rows of some lines, the first of which has this number, and the number of lines that they take.
+
+        Lines that are left come again, with those behind them; behind the `final` lines there is nothing.
+        """
+
+    def __iter__(self) -> Iterator[RawBlock]:
+        left: Sequence[str] = ()
+        line, final = 1, False
+        while not final:
+            read = self._read()
+            lines, final = [*left, *read], not read
+            with without_collecting():
+                block, taken = self.take(lines, line, final=final) if lines else (None, 0)
+            line, left = line + taken, lines[taken:]
+            if block is not None and (block.rows or block.rejected):
+                yield block
+
+    def _read(self) -> list[str]:
+        lines, size = [], 0
+        with readable(self._path):
+            while size < self._at_once and (line := self._text.readline(_LONGEST_LINE)):
+                lines.append(line)
+                size += len(line)
+        if lines and len(lines[-1]) == _LONGEST_LINE:
+            raise InputError(f"{self._path}: no line ends within {_LONGEST_LINE} characters; this is no text of rows")
+        return lines
+
 
 _LONGEST_IN_LINES = 1000
 """Lines after which a quoted field that is still open counts as never closed."""
@@ -174,74 +343,34 @@ class ParquetReader(RowReader):
                     "where the stream schema reads a single value a row"
                 )
 
-    def __iter__(self) -> Iterator[RawBlock]:
-        return self.read(self.parts() if self._given is None else self._given)
-
-    @classmethod
-    def parts_of(cls, file: SourceFile, source: SourceLayout) -> list[FilePart]:
-        """Return the row groups of a file."""
-        with cls(file, source) as reader:
-            return reader.parts()
-
     def parts(self) -> list[FilePart]:
         """Return the row groups of the file."""
         metadata = self._parquet.metadata
-        column = next(
-            index
-            for index in range(metadata.num_columns)
-            if metadata.schema.column(index).path == self._source.timestamp.column
-        )
-        groups, row = [], 1
-        for index in range(metadata.num_row_groups):
-            group = metadata.row_group(index)
-            bounds = _dates(group.column(column).statistics)
-            groups.append(FilePart(index, row, group.num_rows, bounds))
-            row += group.num_rows
-        return groups
+        sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        return [FilePart(index, 1 + sum(sizes[:index]), rows) for index, rows in enumerate(sizes)]
 
-    def read(self, parts: Sequence[FilePart]) -> Iterator[RawBlock]:
-        """Read row groups, in blocks of at most `BLOCK_ROWS` rows."""
-        for part in parts:
+    def __iter__(self) -> Iterator[RawBlock]:
+        """Yield the rows of the row groups, in blocks of at most `BLOCK_ROWS` rows."""
+        names = list(self._source.listed)
+        for part in self.parts() if self._given is None else self._given:
             with readable(self._path):
                 first = part.first_row
                 for batch in self._parquet.iter_batches(
-                    BLOCK_ROWS, row_groups=[part.index], columns=list(self._source.listed), use_threads=False
+                    BLOCK_ROWS, row_groups=[part.index], columns=names, use_threads=False
                 ):
                     batch.validate(full=True)  # text that is no UTF-8
-                    columns = {name: _plain(batch.column(name)) for name in self._source.listed}
-                    yield RawBlock(columns, first + np.arange(batch.num_rows, dtype=np.int64), _RowText(columns))
+                    plain_columns = map(without_dictionary, (batch.column(name) for name in names))
+                    yield _block_of(dict(zip(names, plain_columns, strict=True)), first)
                     first += batch.num_rows
 
 
-@dataclass(frozen=True)
-class _RowText:
-    columns: dict[str, pa.Array]
-
-    def __call__(self, index: int) -> str:
-        row = {name: plain(values[index]) for name, values in self.columns.items()}
+def _block_of(columns: Mapping[str, pa.Array], first: int) -> RawBlock:
+    def text_of(index: int) -> str:
+        row = {name: plain(values[index]) for name, values in columns.items()}
         return json.dumps(row, default=str, ensure_ascii=False)
 
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:
-    """The days of all values; None where the file does not say them, or has rows without a value."""
-    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
-        return None
-    try:
-        low, high = statistics.min, statistics.max
-    except (ValueError, OverflowError):  # beyond the years that Python knows
-        return None
-    if not isinstance(low, date) or not isinstance(high, date):
-        return None
-    day = timedelta(days=1)
-    low = low.date() if isinstance(low, datetime) else low
-    high = high.date() if isinstance(high, datetime) else high
-    if low.year <= 1 or high.year >= 9999:
-        return None
-    return low - day, high + day
+    rows = len(next(iter(columns.values())))
+    return RawBlock(columns, first + np.arange(rows, dtype=np.int64), text_of)
 
 
 READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetReader}

@@ -15,9 +15,9 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns, as_mask, cast_checked_to, settings_for
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.raw_files import Period
-from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
+from cep_pipeline.events.readers import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.events.stream_document import SourceLayout
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 

@@ -1,6 +1,6 @@
 """`StreamSchema`: what the events of a stream are, whatever file they come from.
 
-The source layout (files, columns, time zone, key, derived attributes) stands in `events/source.py` and is part of
+The source layout (files, columns, time zone, key, derived attributes) stands in `events/stream_document.py` and is part of
 the same YAML file.
 """
 
@@ -29,8 +29,13 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute, SourceLayout
-    from cep_pipeline.events.stream_document import DerivedSettings, Quality, StreamDocument
+    from cep_pipeline.events.stream_document import (
+        DerivedAttribute,
+        DerivedSettings,
+        Quality,
+        SourceLayout,
+        StreamDocument,
+    )
 
 OnMissing = Literal["error", "empty", "skip"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -481,7 +486,7 @@ _FORMS: Mapping[ValueType, Any] = {
 def schema_of(document: StreamDocument) -> StreamSchema:
     """Make the schema of a document; the `_Misstated` of a rule that is broken says where it is."""
     from cep_pipeline.events.readers import READERS
-    from cep_pipeline.events.source import TYPE_OF_FILE, SourceLayout
+    from cep_pipeline.events.stream_document import TYPE_OF_FILE, SourceLayout
 
     attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
     derived: list[DerivedAttribute] = []
@@ -521,7 +526,7 @@ def schema_of(document: StreamDocument) -> StreamSchema:
 
 def _column_of_type(document: StreamDocument) -> str:
     """The stand-in for the column of the attribute `event_type`, where the files have no column of the type."""
-    from cep_pipeline.events.source import TYPE_OF_FILE, type_of_all
+    from cep_pipeline.events.stream_document import TYPE_OF_FILE, type_of_all
 
     for part in ("attributes", "derived"):
         if EVENT_TYPE in getattr(document, part):
@@ -548,7 +553,7 @@ def _column_of_type(document: StreamDocument) -> str:
 
 
 def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
-    from cep_pipeline.events.source import DerivedAttribute
+    from cep_pipeline.events.stream_document import DerivedAttribute
 
     function = settings.diff or settings.history
     assert function is not None

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cep_pipeline.events.clock import rows_shown_twice, second_pass
 from cep_pipeline.events.event_files import LoadedEvents, load_events, read
 from cep_pipeline.events.raw_files import UNBOUNDED
-from cep_pipeline.events.raw_rows import RawBlock
+from cep_pipeline.events.readers import RawBlock
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import DataWarning, StreamSchema
 from cep_pipeline.expressions.local_time import local_clock
