@@ -1,7 +1,7 @@
 """`StreamSchema`: what the events of a stream are, whatever file they come from.
 
-The source layout (files, columns, time zone, key, derived attributes) stands in `events/stream_document.py` and is part of
-the same YAML file.
+The source layout (files, columns, time zone, key, derived attributes) stands in `events/stream_document.py` and is part
+of the same YAML file.
 """
 
 from __future__ import annotations
