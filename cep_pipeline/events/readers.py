@@ -139,11 +139,18 @@ class RowReader(ABC):
         self.dropped_columns = tuple(name for name in names if name not in listed)
 
 
+def open_text(path: str, opened: ExitStack) -> io.TextIOWrapper:
+    """Open a file of text, whose ending says how it is compressed; a byte that is no UTF-8 is a surrogate."""
+    raw = opened.enter_context(open_raw(path))
+    codec = _COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
+    stream = pa.CompressedInputStream(raw, codec) if codec else raw
+    return io.TextIOWrapper(io.BufferedReader(stream, 1 << 20), "utf-8-sig", "surrogateescape", newline="\n")
+
+
 class TextReader(RowReader):
     """Reads the rows of one file of text, some lines at a time.
 
-    The ending of its path says how it is compressed. About `at_once` characters are read at once. While iterating, a
-    file that is truncated or corrupt is an InputError. A byte that is no UTF-8 is a surrogate in its line.
+    About `at_once` characters are read at once. While iterating, a file that is truncated or corrupt is an InputError.
     """
 
     def __init__(
@@ -155,11 +162,7 @@ class TextReader(RowReader):
         at_once: int = BLOCK_CHARACTERS,
     ) -> None:
         super().__init__(file, source, parts)
-        raw = self._opened.enter_context(open_raw(file.path))
-        codec = _COMPRESSIONS.get(PurePosixPath(file.path).suffix.lower())
-        stream = pa.CompressedInputStream(raw, codec) if codec else raw
-        buffered = io.BufferedReader(stream, 1 << 20)
-        self._text = io.TextIOWrapper(buffered, "utf-8-sig", "surrogateescape", newline="\n")
+        self._text = open_text(file.path, self._opened)
         self._at_once = at_once
 
     @abstractmethod
@@ -235,7 +238,7 @@ class CsvReader(TextReader):
         begin = 0 if self._names else self._read_header(lines, line)
         if self._names is None:
             return None, begin
-        names, broken = self._names, not _is_utf8("".join(lines))
+        names, broken = self._names, not is_utf8("".join(lines))
         rows: list[list[str]] = []
         places: list[tuple[int, int]] = []
         rejected: list[RejectedRow] = []
@@ -253,7 +256,7 @@ class CsvReader(TextReader):
             try:
                 for fields in reader:
                     end = start + reader.line_num
-                    if broken and not _is_utf8("".join(fields)):
+                    if broken and not is_utf8("".join(fields)):
                         reject("not valid UTF-8", end)
                     elif len(fields) == len(names):
                         rows.append(fields)
@@ -316,7 +319,8 @@ class CsvReader(TextReader):
         return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Return True if all bytes of a text that was read are UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -325,7 +325,18 @@ class Expectation(Document):
     @property
     def has_bounds(self) -> bool:
         """True if a number must not be too small or too large."""
-        return any(bound is not None for bound in (self.above, self.at_least, self.below, self.at_most))
+        return bool(self.bounds)
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in Great Expectations' words."""
+        named = {
+            "min_value": self.at_least if self.above is None else self.above,
+            "max_value": self.at_most if self.below is None else self.below,
+            "strict_min": None if self.above is None else True,
+            "strict_max": None if self.below is None else True,
+        }
+        return ", ".join(f"{name}={value}" for name, value in named.items() if value is not None)
 
     @model_validator(mode="after")
     def _something(self) -> Expectation:
