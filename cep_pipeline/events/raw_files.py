@@ -47,9 +47,6 @@ class Period:
     first: date | None
     last: date | None
 
-    def __contains__(self, day: date) -> bool:
-        return (self.first is None or self.first <= day) and (self.last is None or day <= self.last)
-
     @property
     def is_one_day(self) -> bool:
         return self.first is not None and self.first == self.last
