@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import SecondPass, rows_shown_twice, second_pass
-from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.readers import RawBlock, RejectedRow, open_rows, plain
-from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
 from cep_pipeline.events.stream_document import (
     LONGEST_VALUE,
@@ -155,17 +155,15 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection
     fields = [one for one in schema.arrow_schema if columns is None or one.name in columns]
     texts = [] if columns is None else [one.name for one in fields if pa.types.is_string(one.type)]
     wanted = pa.schema([one.with_type(_CODED) if one.name in texts else one for one in fields])
-    parts = []
+    parts, no_fit = [], "the file does not fit the stream schema"
     for path in paths:
-        with readable(path, _NO_FIT), pq.ParquetFile(path, read_dictionary=texts) as file:  # one piece of each column
+        with readable(path, no_fit), pq.ParquetFile(path, read_dictionary=texts) as file:  # one piece of each column
             read = file.read(wanted.names)
             for place, (name, kind) in enumerate(zip(read.column_names, read.schema.types, strict=True)):
                 if name in texts and not pa.types.is_dictionary(kind):  # numbers, which are text in this stream
                     read = read.set_column(place, name, read.column(place).cast(pa.string()).dictionary_encode())
             parts.append(_fitting(read, wanted, path))
     events = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    if in_step(*(events.column(name).cast(pa.int64()).to_numpy() for name in (TIMESTAMP, SEQ))):
-        return LoadedEvents(events, 0, ())
     return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, ())
 
 
@@ -320,7 +318,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
                 f"the data frame: column {EVENT_TYPE!r} is missing, which holds the types of the events; for files of "
                 "this stream their names tell them"
             )
-    layout.find_columns("the data frame", table.column_names)
+    find_columns("the data frame", layout.listed, table.column_names)
     kept = [one.name for one in schema.derived if one.name in table.column_names]
     used = {*layout.listed, SEQ, *kept}
     left_out = [name for name in table.column_names if name not in used and not _INDEX_OF_PANDAS.fullmatch(name)]
@@ -404,9 +402,5 @@ def _seqs(events: pa.Table) -> np.ndarray:
     order = np.argsort(days, kind="stable")
     starts = np.searchsorted(days[order], days[order])
     position[order] = np.arange(len(days)) - starts
-    ordinal = days + (day_of(0).toordinal() - day_number(day_of(0)))
-    seqs: np.ndarray = ordinal * SEQ_PER_DAY + position
+    seqs: np.ndarray = (days + day_of(0).toordinal()) * SEQ_PER_DAY + position
     return seqs
-
-
-_NO_FIT = "the file does not fit the stream schema"

@@ -22,12 +22,10 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
-from cep_pipeline.events.stream_document import SourceLayout
+from cep_pipeline.events.stream_document import SourceLayout, find_columns
 from cep_pipeline.foreign_text import listed, shortened, shortened_message
 from cep_pipeline.guarded import without_collecting
 
-BLOCK_CHARACTERS = 2 << 20
-"""Text that is parsed at once; many times this much may be held in memory."""
 _LONGEST_LINE = 64 << 20
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
@@ -150,20 +148,15 @@ def open_text(path: str, opened: ExitStack) -> io.TextIOWrapper:
 class TextReader(RowReader):
     """Reads the rows of one file of text, some lines at a time.
 
-    About `at_once` characters are read at once. While iterating, a file that is truncated or corrupt is an InputError.
+    While iterating, a file that is truncated or corrupt is an InputError.
     """
 
-    def __init__(
-        self,
-        file: SourceFile,
-        source: SourceLayout,
-        parts: Sequence[FilePart] | None = None,
-        *,
-        at_once: int = BLOCK_CHARACTERS,
-    ) -> None:
+    at_once = 2 << 20
+    """Characters that are parsed at once, about; many times this much may be held in memory."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
         super().__init__(file, source, parts)
         self._text = open_text(file.path, self._opened)
-        self._at_once = at_once
 
     @abstractmethod
     def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
@@ -187,7 +180,7 @@ class TextReader(RowReader):
     def _read(self) -> list[str]:
         lines, size = [], 0
         with readable(self._path):
-            while size < self._at_once and (line := self._text.readline(_LONGEST_LINE)):
+            while size < self.at_once and (line := self._text.readline(_LONGEST_LINE)):
                 lines.append(line)
                 size += len(line)
         if lines and len(lines[-1]) == _LONGEST_LINE:
@@ -303,7 +296,7 @@ class CsvReader(TextReader):
                 where, hint = f"{self._path}:{line + begin}", self._other_delimiter(lines[begin])
                 raise InputError(f"{where}: the header is no CSV text in UTF-8: {error}{hint}") from error
             try:
-                self._source.find_columns(self._path, names)
+                find_columns(self._path, self._source.listed, names)
             except InputError as error:
                 raise InputError(f"{error}{self._other_delimiter(names[0]) if len(names) == 1 else ''}") from None
             begin += reader.line_num
@@ -338,7 +331,7 @@ class ParquetReader(RowReader):
         with readable(path):
             self._parquet = pq.ParquetFile(stream)
         names = self._parquet.schema_arrow.names
-        source.find_columns(path, names)
+        find_columns(path, source.listed, names)
         self._note_dropped(names)
         for name in source.listed:
             if pa.types.is_nested(self._parquet.schema_arrow.field(name).type):

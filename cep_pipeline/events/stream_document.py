@@ -219,10 +219,6 @@ class SourceLayout:
             f"{', '.join(template.text for template in self.paths)}"
         )
 
-    def find_columns(self, path: str, present: Sequence[str]) -> None:
-        """Check that a file has every column that the schema reads, each once; their order is free."""
-        find_columns(path, self.listed, present)
-
 
 def find_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> None:
     """Check that a file has some columns, each once; the InputError names the file, the column, and what is there."""

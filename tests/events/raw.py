@@ -64,10 +64,9 @@ def read_csv(
 ) -> tuple[pa.Table, dict[int, str], dict[int, str]]:
     """The accepted rows of a CSV file, and reason and raw text of the others by line."""
     assert schema.source is not None
-    checked: list[CheckedBlock] = [
-        check_rows(block, schema, period, str(path))
-        for block in CsvReader(source_file(path), schema.source, at_once=at_once)
-    ]
+    reader = CsvReader(source_file(path), schema.source)
+    reader.at_once = at_once
+    checked: list[CheckedBlock] = [check_rows(block, schema, period, str(path)) for block in reader]
     rejected = [row for block in checked for row in block.rejected]
     events = [block.events for block in checked]
     table = pa.concat_tables(events) if events else pa.table({"_line": pa.array([], pa.int64())})
