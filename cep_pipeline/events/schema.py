@@ -439,7 +439,7 @@ def _form_of_rows(attributes: tuple[tuple[str, ValueType], ...]) -> Any:
 
     integer = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
     number = Annotated[float, Strict()]
-    forms = {
+    forms: dict[ValueType, Any] = {
         ValueType.INT64: integer,
         ValueType.FLOAT64: number,
         ValueType.BOOL: Annotated[bool, Strict()],
