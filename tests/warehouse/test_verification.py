@@ -175,11 +175,10 @@ def test_a_day_that_is_published_again_is_whole(tmp_path: Path) -> None:
     assert damages(tmp_path, deep=True) == ()
 
 
-def test_only_the_streams_and_days_that_are_asked_for_are_looked_at(place: Path) -> None:
+def test_only_the_streams_that_are_asked_for_are_looked_at(place: Path) -> None:
     path = next(place.glob("trades/quarantine/data/day=2013-10-08/*.parquet"))
     with changed(path, b"nothing"):
-        assert damages(place, days=[MONDAY]) == ()
-        (damage,) = damages(place, streams=["trades"], days=[TUESDAY])
+        (damage,) = damages(place, streams=["trades"])
     assert str(damage) == (
         f"{path}: a file of trades.quarantine 2013-10-08: it has 7 bytes, and should have {path.stat().st_size}; "
         "cep run --stream trades --redo --day 2013-10-08"
