@@ -182,9 +182,6 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     return _removed(removed)
 
 
-MERGED_WHEN_PUBLISHED_BYTES = 8 * 1024 * 1024
-"""Files of a unit that are together no larger than this are merged before they are published."""
-
 _PACKED = "-packed-"
 
 
@@ -245,21 +242,6 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
             group.append(file)
         if len(group) > 1:
             yield group
-
-
-def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:
-    """Return the files of a unit as one file, in the order of their paths, where they are small.
-
-    The given ones stay on the disk until `cep maintain` removes them: a task that publishes is repeatable.
-    """
-    if len(set(files)) < max(2, len(files)):
-        return list(files)
-    filesystem, _ = open_filesystem(files[0])
-    with storage_errors(f"reading {files[0]}"):
-        sizes = [info.size or 0 for info in filesystem.get_file_info([open_filesystem(path)[1] for path in files])]
-    if sum(sizes) > MERGED_WHEN_PUBLISHED_BYTES or not all(sizes):
-        return list(files)
-    return [rewrite_files(sorted(files), table_name, columns)]
 
 
 def rewrite_files(paths: Sequence[str], table_name: str, columns: pa.Schema) -> str:
