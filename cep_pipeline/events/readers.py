@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
@@ -178,14 +179,12 @@ class TextReader(RowReader):
                 yield block
 
     def _read(self) -> list[str]:
-        lines, size = [], 0
         with readable(self._path):
-            while size < self.at_once and (line := self._text.readline(_LONGEST_LINE)):
-                lines.append(line)
-                size += len(line)
-        if lines and len(lines[-1]) == _LONGEST_LINE:
+            text = self._text.read(self.at_once)
+            end = self._text.readline(_LONGEST_LINE)
+        if len(end) == _LONGEST_LINE:
             raise InputError(f"{self._path}: no line ends within {_LONGEST_LINE} characters; this is no text of rows")
-        return lines
+        return list(io.StringIO(text + end, newline="\n"))
 
 
 _LONGEST_IN_LINES = 1000
@@ -231,9 +230,9 @@ class CsvReader(TextReader):
         begin = 0 if self._names else self._read_header(lines, line)
         if self._names is None:
             return None, begin
-        names, broken = self._names, not is_utf8("".join(lines))
+        names, width, broken = self._names, len(self._names), not is_utf8("".join(lines))
         rows: list[list[str]] = []
-        places: list[tuple[int, int]] = []
+        begins, ends = [], []
         rejected: list[RejectedRow] = []
 
         def text_of(first: int, end: int) -> str:
@@ -251,12 +250,13 @@ class CsvReader(TextReader):
                     end = start + reader.line_num
                     if broken and not is_utf8("".join(fields)):
                         reject("not valid UTF-8", end)
-                    elif len(fields) == len(names):
+                    elif len(fields) == width:
                         rows.append(fields)
-                        places.append((begin, end))
+                        begins.append(begin)
+                        ends.append(end)
                     elif fields:
                         said = f"{len(fields)} field{'s' if len(fields) != 1 else ''}"
-                        reject(f"{said} where there are {len(names)} columns", end)
+                        reject(f"{said} where there are {width} columns", end)
                     begin = end
             except csv.Error as error:
                 is_open = "unexpected end of data" in str(error)
@@ -267,12 +267,10 @@ class CsvReader(TextReader):
                     break
                 reject("a quoted field is never closed" if is_open else str(error), begin + 1)
                 begin += 1
-        places_of = {name: names.index(name) for name in self._source.listed}
-        columns = {
-            name: pa.array([row[place] or None for row in rows], pa.string()) for name, place in places_of.items()
-        }
-        numbers = line + np.array([first for first, _ in places], dtype=np.int64)
-        return RawBlock(columns, numbers, lambda row: text_of(*places[row]), tuple(rejected)), begin
+        values = dict(zip(names, zip(*rows, strict=True), strict=False))  # none where there are no rows
+        columns = {name: _without_empty(pa.array(values.get(name, ()), pa.string())) for name in self._source.listed}
+        numbers = line + np.array(begins, dtype=np.int64)
+        return RawBlock(columns, numbers, lambda row: text_of(begins[row], ends[row]), tuple(rejected)), begin
 
     @property
     def _dialect(self) -> dict[str, Any]:
@@ -310,6 +308,10 @@ class CsvReader(TextReader):
         if near == self._source.settings.delimiter or near not in header:
             return ""
         return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
+
+
+def _without_empty(texts: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def is_utf8(text: str) -> bool:
