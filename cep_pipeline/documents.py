@@ -319,13 +319,14 @@ def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] 
     return kind
 
 
-def check_form(form: Any, content: object, verdict: str, source: str, advice: str) -> None:
+def check_form(form: Any, content: object, verdict: str, source: str, advice: str) -> Any:
     """Refuse JSON values that are not of a form (`form_of`): an InputError with the first faults, each with its place.
 
-    Its message says the `verdict` ("no plan"), the `source` (a file or table), and what to do.
+    Its message says the `verdict` ("no plan"), the `source` (a file or table), and what to do. Returned are the values
+    of the types that the form says.
     """
     try:
-        _adapter(form).validate_python(content)
+        return _adapter(form).validate_python(content)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         said = "; ".join(f"{json_path(fault['loc'])}: {_of_json(fault)}" for fault in faults[:_MOST_FAULTS])

@@ -35,10 +35,10 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_415),
     "planning": (("cep_pipeline/planning",), 5_221),
-    "warehouse": (("cep_pipeline/warehouse",), 3_297),
+    "warehouse": (("cep_pipeline/warehouse",), 3_248),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_917),
     "cli": (("cep_pipeline/cli",), 3_432),
-    "events": (("cep_pipeline/events",), 3_228),
+    "events": (("cep_pipeline/events",), 2_871),
     "adaptation": (("cep_pipeline/adaptation",), 1_699),
     "statistics": (("cep_pipeline/statistics",), 1_992),
     "language, patterns, expressions, slices": (

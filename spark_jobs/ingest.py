@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import partial, reduce
-from operator import or_
+from operator import ge, gt, le, lt, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.parse import REASON, EventRange, StagedDay, StagedFile
-from cep_pipeline.events.raw_rows import RejectedRow
+from cep_pipeline.events.readers import RejectedRow
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.stream_document import Quality
+from cep_pipeline.events.stream_document import Expectation, Quality
 from cep_pipeline.events.validate import (
-    Bounds,
     Figures,
     Unexpected,
     asked_figures,
@@ -229,18 +228,15 @@ def _outside_of_day(asked: Mapping[date, Figures], place: int) -> Column:
     return reduce(or_, of_days)
 
 
-def _outside(bounds: Bounds, figures: Figures) -> Column:
+def _outside(bounds: Expectation, figures: Figures) -> Column:
     """Return whether a value is outside bounds; null and NaN are not."""
     value = _value(bounds)
-    wrong = F.lit(False)
-    if bounds.least is not None:
-        wrong |= value <= bounds.least if bounds.strict_least else value < bounds.least
-    if bounds.most is not None:
-        wrong |= value >= bounds.most if bounds.strict_most else value > bounds.most
+    fails = ((bounds.above, le), (bounds.at_least, lt), (bounds.below, ge), (bounds.at_most, gt))
+    wrong: Column = reduce(or_, (is_beyond(value, bound) for bound, is_beyond in fails if bound is not None))
     return wrong & ~F.isnan(value) if bounds.column in figures.nans else wrong
 
 
-def _value(bounds: Bounds) -> Column:
+def _value(bounds: Expectation) -> Column:
     return F.unix_micros(TIMESTAMP) if bounds.column == TIMESTAMP else F.col(bounds.column)
 
 

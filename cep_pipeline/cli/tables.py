@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import click
 
 from cep_pipeline.cli.options import (
-    Day,
     complete,
     config_option,
     configuration_options,
@@ -76,10 +74,9 @@ def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) 
 
 @click.command()
 @configuration_options
-@click.option("--day", "days", type=Day(), multiple=True, help="Only the data of this day; may be given several times.")
 @click.option("--deep", is_flag=True, help="Read all data, and compare each file with its digest.")
 @json_option
-def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool, as_json: bool) -> None:
+def verify(config: Path, stream: str | None, deep: bool, as_json: bool) -> None:
     """Check that all that is published is there, whole and as its records say.
 
     The way goes from the catalog to metadata, snapshots, manifests and data files: their sizes, their footers, and the
@@ -90,7 +87,7 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool,
     Examples:
       cep verify
       cep verify --deep                               also read all data, and compare its digests
-      cep verify --stream us_equity_trades --day 2013-10-07 --deep
+      cep verify --stream us_equity_trades --deep
     """
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.pipeline.configuration import Configuration
@@ -98,7 +95,7 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool,
     warehouse = Configuration.load(config).open_warehouse()
     streams = [stream] if stream else None
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("verify") as told:
-        report = warehouse.verify(streams, days or None, deep=deep, told=told)
+        report = warehouse.verify(streams, deep=deep, told=told)
     damages = [replace(damage, remedy=complete(damage.remedy)) for damage in report.damages]
     if as_json:
         say_json(replace(report, damages=tuple(damages)))

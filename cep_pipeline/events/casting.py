@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
 
-_SMALLEST_SPLIT = 8
-
 
 def cast_checked_to(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, np.ndarray]:
     """Cast a column, leaving null what does not fit; blanks around text are ignored.
@@ -54,8 +52,6 @@ def _halve(values: pa.Array, target: pa.DataType) -> list[pa.Array]:
         return [fits]
     if len(values) <= 1:
         return [pa.nulls(len(values), target)]
-    if len(values) <= _SMALLEST_SPLIT:
-        return [part for index in range(len(values)) for part in _halve(values.slice(index, 1), target)]
     middle = len(values) // 2
     return [*_halve(values.slice(0, middle), target), *_halve(values.slice(middle), target)]
 

@@ -14,6 +14,7 @@ References
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +27,10 @@ import pyarrow.compute as pc
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute
+    from cep_pipeline.events.stream_document import DerivedAttribute
 
 Number = int | float
 _VERSION = 1
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,15 @@ class Carry:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form: {} where nothing is carried; numbers that JSON cannot say are text."""
-        values = {
-            attribute: {name: [_plain(value) for value in last] for name, last in by_type.items() if last}
+        kept = {
+            attribute: {
+                name: [value if math.isfinite(value) else json.dumps(value) for value in last]
+                for name, last in by_type.items()
+                if last
+            }
             for attribute, by_type in self.values.items()
         }
-        values = {attribute: by_type for attribute, by_type in values.items() if by_type}
+        values = {attribute: by_type for attribute, by_type in kept.items() if by_type}
         return {"version": _VERSION, "last_values": values} if values else {}
 
     @classmethod
@@ -85,8 +89,11 @@ class Carry:
         check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
         return cls(
             {
-                attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}
-                for attribute, by in document["last_values"].items()
+                attribute: {
+                    name: tuple(float(value) if isinstance(value, str) else value for value in last)
+                    for name, last in by_type.items()
+                }
+                for attribute, by_type in document["last_values"].items()
             }
         )
 
@@ -96,18 +103,12 @@ class Carry:
         return digest_of(self.to_json())
 
 
-def _plain(value: Number) -> Number | str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def carry_lengths(derived: Sequence[DerivedAttribute]) -> dict[str, int]:
     """Number of last values per type that the next day needs, by raw attribute.
 
     Examples
     --------
-    >>> from cep_pipeline.events.source import DerivedAttribute
+    >>> from cep_pipeline.events.stream_document import DerivedAttribute
     >>> carry_lengths([DerivedAttribute("d", "diff", "p"), DerivedAttribute("h", "history", "d", 5)])
     {'p': 6}
     """
@@ -121,143 +122,94 @@ def carry_lengths(derived: Sequence[DerivedAttribute]) -> dict[str, int]:
 
 def derive(events: pa.Table, derived: Sequence[DerivedAttribute], type_attribute: str, carry_in: Carry) -> pa.Table:
     """Add the derived attributes to events, which are in stream order; `carry_in` has the last values before them."""
-    if not derived:
-        return events
-    codes, types = _event_types(events.column(type_attribute))
-    series: dict[str, _Series] = {}
+    series: dict[str, list[_Series]] = {}
     for one in derived:
         if one.of not in series:
-            series[one.of] = _Series.of_column(events.column(one.of), codes, carry_in.of(one.of), types)
-        source = series[one.of]
+            series[one.of] = _series_of(events.column(one.of), events.column(type_attribute), carry_in.of(one.of))
         if one.function == "diff":
-            series[one.name] = source.differences()
-            column = series[one.name].column(events.num_rows)
+            series[one.name] = [of_type.differences() for of_type in series[one.of]]
+            column = _column(series[one.name], events.column(one.of))
         else:
-            column = source.histories(one.length)
+            column = _histories(series[one.of], one.length)
         events = events.append_column(one.name, column)
     return events
 
 
 def last_values(events: pa.Table, derived: Sequence[DerivedAttribute], type_attribute: str) -> Carry:
     """The last values per type of events in stream order, as many as `carry_lengths` says."""
-    codes, types = _event_types(events.column(type_attribute))
     values: dict[str, dict[str, tuple[Number, ...]]] = {}
     for attribute, length in carry_lengths(derived).items():
-        values[attribute] = _Series.of_column(events.column(attribute), codes, {}, types).tails(length, types)
+        series = _series_of(events.column(attribute), events.column(type_attribute), {})
+        tails = {one.type: tuple(one.values[-length:].tolist()) for one in series if length and len(one.values)}
+        values[attribute] = dict(sorted(tails.items()))
     return Carry(values)
-
-
-def _event_types(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    """Code of each event's type, and the text of each code."""
-    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    encoded = pa.concat_arrays(encoded.unify_dictionaries().chunks or [pa.array([], encoded.type)])
-    indices = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-    return indices.astype(np.int64), [str(text) for text in encoded.dictionary.to_pylist()]
 
 
 @dataclass(frozen=True)
 class _Series:
-    """The values of one attribute by event type, in stream order within a type; carried ones come first.
+    """The values of one attribute and one event type in stream order; carried ones come first.
 
-    One type stands after the other in `values` (int64 or float64); a difference that overflowed is not `valid`. `begin`
-    is the index of the first value of the same type, `event` that of the event (-1 for a carried one), and `types` the
-    code of the type, of each value. An event's values of its type up to it are `values[begins:ends]`.
+    A difference that overflowed is not `valid`. The events of the type are `rows`; those which are `own` have a value,
+    and the values of the type up to an event are `values[:ends]`.
     """
 
+    type: str
     values: np.ndarray
     valid: np.ndarray
-    begin: np.ndarray
-    event: np.ndarray
-    begins: np.ndarray
+    rows: np.ndarray
+    own: np.ndarray
     ends: np.ndarray
-    types: np.ndarray
-
-    @classmethod
-    def of_column(
-        cls, column: pa.ChunkedArray, codes: np.ndarray, carried: Mapping[str, tuple[Number, ...]], types: list[str]
-    ) -> _Series:
-        present = np.asarray(pc.is_valid(column).to_numpy(), dtype=bool)
-        dtype = np.int64 if pa.types.is_integer(column.type) else np.float64
-        numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy().astype(dtype)
-        before = [(code, value) for code, text in enumerate(types) for value in carried.get(text, ())]
-        all_codes = np.concatenate([np.array([code for code, _ in before], dtype=np.int64), codes])
-        all_values = np.concatenate([np.array([value for _, value in before], dtype=dtype), numbers])
-        has_value = np.concatenate([np.ones(len(before), dtype=bool), present])
-        event = np.concatenate([np.full(len(before), -1), np.arange(len(codes))])
-        order = np.argsort(all_codes, kind="stable")
-        return cls._grouped(all_codes[order], all_values[order], has_value[order], event[order], len(codes))
-
-    @classmethod
-    def _grouped(
-        cls, codes: np.ndarray, values: np.ndarray, has_value: np.ndarray, event: np.ndarray, events: int
-    ) -> _Series:
-        """Make a series of rows that are ordered by type and then by stream order; some may have no value."""
-        counted = np.cumsum(has_value)
-        first_row = np.searchsorted(codes, codes, side="left")
-        begin = (counted - has_value)[first_row] if len(codes) else counted
-        begins, ends = np.zeros(events, dtype=np.int64), np.zeros(events, dtype=np.int64)
-        own = event >= 0
-        begins[event[own]], ends[event[own]] = begin[own], counted[own]
-        return cls(
-            values[has_value],
-            np.ones(int(has_value.sum()), dtype=bool),
-            begin[has_value],
-            event[has_value],
-            begins,
-            ends,
-            codes[has_value],
-        )
 
     def differences(self) -> _Series:
-        """The differences of consecutive values of a type: one fewer than values."""
-        index = np.arange(len(self.values))
-        later = index > self.begin
-        at = index[later]
+        """The differences of consecutive values: one fewer than values."""
+        before, after = self.values[:-1], self.values[1:]
         with np.errstate(over="ignore", invalid="ignore"):
-            difference = self.values[at] - self.values[at - 1]
-        valid = self.valid[at] & self.valid[at - 1]
+            difference = after - before
+        valid = self.valid[1:] & self.valid[:-1]
         if self.values.dtype == np.int64:
-            valid &= ((self.values[at] ^ self.values[at - 1]) & (self.values[at] ^ difference)) >= 0
-        # Each type with values loses its first one: what was at index i moves by the number of types up to there.
-        lost = np.concatenate([[0], np.cumsum(~later)])
-        begins, ends = self.begins - lost[self.begins], self.ends - lost[self.ends]
-        return _Series(
-            difference,
-            valid,
-            self.begin[later] - lost[self.begin[later]],
-            self.event[later],
-            begins,
-            ends,
-            self.types[later],
-        )
+            valid &= ((after ^ before) & (after ^ difference)) >= 0
+        return _Series(self.type, difference, valid, self.rows, self.own, np.maximum(self.ends - 1, 0))
 
-    def column(self, events: int) -> pa.Array:
-        """The value of each event; null where it has none."""
-        values = np.zeros(events, dtype=self.values.dtype)
-        null = np.ones(events, dtype=bool)
-        own = (self.event >= 0) & self.valid
-        values[self.event[own]] = self.values[own]
-        null[self.event[own]] = False
-        return pa.array(values, mask=null)
 
-    def histories(self, length: int) -> pa.Array:
-        """The last `length` values up to each event, in order; fewer where there are fewer."""
-        begins = np.maximum(self.ends - length, self.begins)
-        lengths = self.ends - begins
+def _series_of(
+    column: pa.ChunkedArray, type_column: pa.ChunkedArray, carried: Mapping[str, tuple[Number, ...]]
+) -> list[_Series]:
+    """The series of an attribute, one for each event type."""
+    present = np.asarray(pc.is_valid(column).to_numpy(), dtype=bool)
+    dtype = np.int64 if pa.types.is_integer(column.type) else np.float64
+    numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy().astype(dtype)
+    texts = pc.fill_null(type_column.cast(pa.string()), "").combine_chunks().dictionary_encode()
+    codes = texts.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    series = []
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else ():
+        name, own = texts.dictionary[int(codes[rows[0]])].as_py(), present[rows]
+        before = np.array(carried.get(name, ()), dtype)
+        values = np.concatenate([before, numbers[rows[own]]])
+        series.append(_Series(name, values, np.ones(len(values), bool), rows, own, len(before) + np.cumsum(own)))
+    return series
+
+
+def _column(series: Sequence[_Series], like: pa.ChunkedArray) -> pa.Array:
+    """The value of each event, of the type of another column; null where it has none."""
+    values = np.zeros(len(like), np.int64 if pa.types.is_integer(like.type) else np.float64)
+    null = np.ones(len(like), dtype=bool)
+    for one in series:
+        has = one.own & (one.ends > 0)
+        rows, places = one.rows[has], one.ends[has] - 1
+        values[rows], null[rows] = one.values[places], ~one.valid[places]
+    return pa.array(values, mask=null)
+
+
+def _histories(series: Sequence[_Series], length: int) -> pa.Array:
+    """The last `length` values up to each event, in order; fewer where there are fewer."""
+    lists = [pa.array([], pa.list_(pa.float64()))]
+    for one in series:
+        begins = np.maximum(one.ends - length, 0)
+        lengths = one.ends - begins
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        if offsets[-1] > np.iinfo(np.int32).max:
-            raise ValueError(f"{offsets[-1]} elements of histories in one table; derive fewer events at once")
-        flat = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
-        values = np.where(self.valid, self.values.astype(np.float64), np.nan)
-        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values[flat]))
-
-    def tails(self, length: int, types: list[str]) -> dict[str, tuple[Number, ...]]:
-        """The last `length` values of each type that has any."""
-        if not length or not len(self.types):
-            return {}
-        lasts = np.append(np.flatnonzero(np.diff(self.types)) + 1, len(self.types))
-        tails = {}
-        for end in lasts.tolist():
-            begin = max(end - length, int(self.begin[end - 1]))
-            tails[types[int(self.types[end - 1])]] = tuple(self.values[begin:end].tolist())
-        return dict(sorted(tails.items()))
+        places = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+        values = np.where(one.valid, one.values.astype(np.float64), np.nan)
+        lists.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[places])))
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in series)])
+    return pa.concat_arrays(lists).take(pa.array(np.argsort(rows)))

@@ -12,19 +12,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import SecondPass, rows_shown_twice, second_pass
-from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
-from cep_pipeline.events.derived import Carry, derive
+from cep_pipeline.events.columns import EVENT_TYPE, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile, readable, refuse_other_formats
-from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
-from cep_pipeline.events.readers import open_rows
-from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.readers import RawBlock, RejectedRow, open_rows, plain
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
-from cep_pipeline.events.source import (
+from cep_pipeline.events.stream_document import (
     LONGEST_VALUE,
     TYPE_OF_FILE,
     SourceLayout,
@@ -117,37 +114,20 @@ def load_events(
     validated and nothing is published. A file that cannot be read or lacks a column, or files of both kinds, are an
     InputError.
     """
-    if not are_ready(paths):
-        return _read_raw(schema, paths, places)
-    loaded = _read_ready(schema, paths, columns)
-    return replace(loaded, places=EventPlaces.in_parquet(paths)) if places else loaded
-
-
-def are_ready(paths: Sequence[Path]) -> bool:
-    """Return True if all files are Parquet files of events, False if all are raw files.
-
-    A file that cannot be read, or files of both kinds, are an InputError.
-    """
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: no such file of events")
         refuse_other_formats(path)
-    ready = [path for path in paths if _is_ready(path)]
-    if ready and len(ready) < len(paths):
+    present = {path: _columns_of(path) for path in paths if path.suffix == ".parquet"}
+    ready = [path for path, names in present.items() if {TIMESTAMP, SEQ} <= set(names)]
+    if not ready:
+        return _read_raw(schema, paths, places)
+    if len(ready) < len(paths):
         raise InputError(f"{ready[0]} holds events that are ready, the other files are raw: give files of one kind")
-    return bool(ready)
-
-
-def check_columns(schema: StreamSchema, paths: Sequence[Path]) -> None:
-    """Refuse Parquet files of events that lack a column of the schema with an InputError."""
     for path in paths:
-        find_columns(str(path), schema.arrow_schema.names, _columns_of(path))
-
-
-def _is_ready(path: Path) -> bool:
-    if path.suffix != ".parquet":
-        return False
-    return {TIMESTAMP, SEQ} <= set(_columns_of(path))
+        find_columns(str(path), schema.arrow_schema.names, present[path])
+    loaded = _read_ready(schema, paths, columns)
+    return replace(loaded, places=EventPlaces.in_parquet(paths)) if places else loaded
 
 
 def _columns_of(path: Path) -> list[str]:
@@ -175,18 +155,15 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection
     fields = [one for one in schema.arrow_schema if columns is None or one.name in columns]
     texts = [] if columns is None else [one.name for one in fields if pa.types.is_string(one.type)]
     wanted = pa.schema([one.with_type(_CODED) if one.name in texts else one for one in fields])
-    parts = []
-    check_columns(schema, paths)
+    parts, no_fit = [], "the file does not fit the stream schema"
     for path in paths:
-        with readable(path, _NO_FIT), pq.ParquetFile(path, read_dictionary=texts) as file:  # one piece of each column
+        with readable(path, no_fit), pq.ParquetFile(path, read_dictionary=texts) as file:  # one piece of each column
             read = file.read(wanted.names)
             for place, (name, kind) in enumerate(zip(read.column_names, read.schema.types, strict=True)):
                 if name in texts and not pa.types.is_dictionary(kind):  # numbers, which are text in this stream
                     read = read.set_column(place, name, read.column(place).cast(pa.string()).dictionary_encode())
             parts.append(_fitting(read, wanted, path))
     events = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    if in_step(*(events.column(name).cast(pa.int64()).to_numpy() for name in (TIMESTAMP, SEQ))):
-        return LoadedEvents(events, 0, ())
     return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, ())
 
 
@@ -249,11 +226,10 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events, repeated = _ordered(schema, pa.concat_tables(tables), notes)
-    derived = derive(events, schema.derived, schema.type_attribute, Carry())
-    loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     found = None
     if places:
         found = EventPlaces.sorted(sorted(paths), *(events.column(name).to_numpy() for name in (SEQ, FILE, LINE)))
+    loaded = schema.with_derived(events, ())
     return LoadedEvents(loaded, rejected + repeated, tuple(notes), tuple(rows), found)
 
 
@@ -303,8 +279,7 @@ def read(schema: StreamSchema, source: Any) -> pa.Table:
     '2024-03-04T14:30:00+00:00'
     """
     if hasattr(source, "__arrow_c_stream__"):
-        table = pa.table(source)
-        loaded, given = _read_table(schema, table), set(table.column_names)
+        loaded = _read_table(schema, pa.table(source))
     else:
         several = isinstance(source, Iterable) and not isinstance(source, str | Mapping)
         paths = list(source) if several else [source]
@@ -313,12 +288,12 @@ def read(schema: StreamSchema, source: Any) -> pa.Table:
                 f"events are read from a path, several paths, or a data frame, not from {type(source).__name__}; "
                 "schema.table(rows) takes rows: a mapping for each event"
             )
-        loaded, given = load_events(schema, [Path(one) for one in paths]), {one.name for one in schema.derived}
+        loaded = load_events(schema, [Path(one) for one in paths])
     for note in loaded.notes:
         warnings.warn(note, DataWarning, stacklevel=2)
     if loaded.rejected and not loaded.events.num_rows:
         raise InputError(f"no event is left: {_refused(loaded.rejected)}: {'; '.join(loaded.notes)}")
-    return schema.with_derived(loaded.events, given)
+    return schema.with_derived(loaded.events, loaded.events.column_names)
 
 
 def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
@@ -343,7 +318,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
                 f"the data frame: column {EVENT_TYPE!r} is missing, which holds the types of the events; for files of "
                 "this stream their names tell them"
             )
-    layout.find_columns("the data frame", table.column_names)
+    find_columns("the data frame", layout.listed, table.column_names)
     kept = [one.name for one in schema.derived if one.name in table.column_names]
     used = {*layout.listed, SEQ, *kept}
     left_out = [name for name in table.column_names if name not in used and not _INDEX_OF_PANDAS.fullmatch(name)]
@@ -361,12 +336,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     if checked.rejected:
         notes.append(checked.refused("row"))
     events, repeated = _ordered(schema, events, notes)
-    for one in schema.derived:
-        if one.name not in kept:  # `with_derived` makes it
-            kind = schema.arrow_schema.field(one.name).type
-            events = events.append_column(one.name, pa.nulls(events.num_rows, kind))
-    fitting = events.select(schema.arrow_schema.names).cast(schema.arrow_schema)
-    return LoadedEvents(fitting, checked.rejected + repeated, tuple(notes))
+    return LoadedEvents(schema.with_derived(events, kept), checked.rejected + repeated, tuple(notes))
 
 
 def _ordered(schema: StreamSchema, events: pa.Table, notes: list[str]) -> tuple[pa.Table, int]:
@@ -375,7 +345,7 @@ def _ordered(schema: StreamSchema, events: pa.Table, notes: list[str]) -> tuple[
     events = in_order(events.combine_chunks(), [TIMESTAMP, *([SEQ] if numbered else [FINER, FILE]), LINE])
     repeated = 0
     if schema.key and events.num_rows:
-        own = first_of_each_key(events, schema.key) == np.arange(events.num_rows)
+        own = _are_first_of_their_keys(events, schema.key)
         repeated = int((~own).sum())
     if repeated:
         events = events.filter(pa.array(own))
@@ -395,19 +365,16 @@ def in_order(events: pa.Table, columns: list[str]) -> pa.Table:
     return events
 
 
-def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event.
+def _are_first_of_their_keys(events: pa.Table, key: Sequence[str]) -> np.ndarray:
+    """True for events that are the first with their key, in order of arrival (`_file` and `_line`).
 
     A timestamp is compared to the nanosecond.
     """
-    codes = np.zeros(events.num_rows, dtype=np.int64)
-    for name in (*key, *([FINER] if TIMESTAMP in key else [])):
-        encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
-        column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
-    arrival = np.lexsort([events.column(LINE).to_numpy(), events.column(FILE).to_numpy()])
-    _, first = np.unique(codes[arrival], return_index=True)
-    return np.asarray(arrival[first][codes], dtype=np.int64)
+    arrival = np.empty(events.num_rows, np.int64)
+    arrival[np.lexsort([events.column(LINE).to_numpy(), events.column(FILE).to_numpy()])] = np.arange(events.num_rows)
+    names = [*key, *([FINER] if TIMESTAMP in key else [])]
+    firsts = events.append_column("_arrival", pa.array(arrival)).group_by(names).aggregate([("_arrival", "min")])
+    return np.isin(arrival, firsts.column("_arrival_min"))
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -435,9 +402,5 @@ def _seqs(events: pa.Table) -> np.ndarray:
     order = np.argsort(days, kind="stable")
     starts = np.searchsorted(days[order], days[order])
     position[order] = np.arange(len(days)) - starts
-    ordinal = days + (day_of(0).toordinal() - day_number(day_of(0)))
-    seqs: np.ndarray = ordinal * SEQ_PER_DAY + position
+    seqs: np.ndarray = (days + day_of(0).toordinal()) * SEQ_PER_DAY + position
     return seqs
-
-
-_NO_FIT = "the file does not fit the stream schema"

@@ -6,6 +6,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import islice
@@ -22,10 +23,11 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
 from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import readable, refuse_other_formats
+from cep_pipeline.events.readers import is_utf8, open_text, without_dictionary
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
 from cep_pipeline.foreign_text import listed
 
-SAMPLE_BYTES = 8 << 20
+SAMPLE_CHARACTERS = 8 << 20
 """Text of a CSV file that is looked at."""
 SAMPLE_ROWS = 200_000
 """Rows of a Parquet file that are looked at."""
@@ -35,6 +37,16 @@ _TIME_NAME = re.compile(r"time|date|stamp|^ts$|^at$|minute|when", re.IGNORECASE)
 _TYPE_NAME = re.compile(
     r"type|symbol|ticker|sensor|device|station|machine|room|kind|category|code|name|source|report|(^|_)id$|Id$|ID$",
     re.I,
+)
+_EPOCHS = {10: "epoch_s", 13: "epoch_ms", 16: "epoch_us", 19: "epoch_ns"}
+_DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+"""Number of the digits of a time -> its format."""
+_CLOCKS = ("", *(f"{between}%H:%M{rest}" for between in " T" for rest in ("", ":%S", ":%S.%f")))
+_WRITTEN = tuple(
+    date.replace("-", mark) + clock
+    for date in ("%Y-%m-%d", "%d-%m-%Y", "%m-%d-%Y")
+    for mark in "-/."
+    for clock in _CLOCKS
 )
 _DATED = (
     (r"\d{4}-\d{2}-\d{2}", "%Y-%m-%d"),
@@ -134,6 +146,8 @@ def infer_schema(
     if timezone is not None:
         check_timezone(timezone)
     refuse_other_formats(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
     sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:
@@ -206,33 +220,24 @@ def _said_of(sample: SampledFile, column: str, kind: str, stray: int, signs: Sig
 
 
 def _read_parquet(path: Path) -> SampledFile:
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
     with readable(path), pq.ParquetFile(path) as file:
         schema, total = file.schema_arrow, file.metadata.num_rows
         flat = [one.name for one in schema if not pa.types.is_nested(one.type)]
         batches = list(islice(file.iter_batches(SAMPLE_ROWS, columns=flat), 1))
     if not batches or not batches[0].num_rows:
         raise InputError(f"{path}: the file has no rows; give one with events")
-    columns = {
-        name: values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        for name, values in zip(batches[0].schema.names, batches[0].columns, strict=True)
-    }
+    columns = dict(zip(batches[0].schema.names, map(without_dictionary, batches[0].columns), strict=True))
     rows = batches[0].num_rows
     return SampledFile(path, columns, rows, rows == total, {"format": "parquet"})
 
 
 def _read_csv(path: Path) -> SampledFile:
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
-    try:
-        with readable(path), pa.input_stream(str(path), compression="detect") as file:
-            data = file.read(SAMPLE_BYTES)
-            whole = not file.read(1)
-        text = (data if whole else data[: data.rfind(b"\n") + 1]).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: the file is no UTF-8 text (byte {error.start:,}); write it anew as UTF-8") from error
-    lines = [line for line in text.splitlines(keepends=True) if line.strip()]
+    with ExitStack() as opened, readable(path):
+        text = open_text(str(path), opened)
+        read, whole = text.readlines(SAMPLE_CHARACTERS), not text.read(1)
+    if not is_utf8("".join(read)):
+        raise InputError(f"{path}: the file is no UTF-8 text; write it anew as UTF-8")
+    lines = [line for line in read if line.strip()]
     if not lines:
         raise InputError(f"{path}: the file is empty; give one with events")
     delimiter = _delimiter_of(lines[:1000])
@@ -343,52 +348,34 @@ def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times 
         return None
     texts = pc.drop_null(values).slice(0, 20_000)
     named = wanted or _TIME_NAME.search(column) is not None
-    for text_format, note in _formats_like(example, pc.unique(pc.cast(texts, pa.string())), named):
-        stamps = read_timestamps(texts, text_format, "UTC")
-        if int(stamps.unreadable.sum()) <= most_stray(len(texts)):
-            local = text_format not in EPOCH_UNITS
-            if text_format == "iso":
-                local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
-            return _Times(column, text_format, local, example, note=note)
-    return None
+    stray = {one: int(read_timestamps(texts, one, "UTC").unreadable.sum()) for one in _formats_like(example, named)}
+    best, *others = sorted(stray, key=lambda one: stray[one]) or [""]
+    if not best or stray[best] > most_stray(len(texts)):
+        return None
+    local = best not in EPOCH_UNITS
+    if best == "iso":
+        local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
+    also = [one for one in others if stray[one] == stray[best]]
+    note = f"day and month may be the other way round ({also[0]}): no value of the sample tells" if also else ""
+    return _Times(column, best, local, example, note=note)
 
 
-def _formats_like(example: str, distinct: pa.Array, named: bool) -> list[tuple[str, str]]:
-    """The formats that an example may be written in, each with what is to be said of it.
+def _formats_like(example: str, named: bool) -> list[str]:
+    """The formats that an example may be written in, the likelier ones first.
 
     A number is a time only in a column that is named like one, or with a length that no other number is likely to have.
     """
     text = example.strip()
     if text.isdigit():
-        epochs = {10: "epoch_s", 13: "epoch_ms", 16: "epoch_us", 19: "epoch_ns"}
-        digits = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-        if len(text) in epochs and (named or len(text) > 10):
-            return [(epochs[len(text)], "")]
+        if len(text) in _EPOCHS and (named or len(text) > 10):
+            return [_EPOCHS[len(text)]]
         plausible = re.match(r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])", text) is not None
-        if len(text) in digits and plausible and (named or len(text) > 8):
-            return [(digits[len(text)], "")]
-        return []
+        return [_DIGITS[len(text)]] if len(text) in _DIGITS and plausible and (named or len(text) > 8) else []
     if re.match(r"\d{4}-\d{2}-\d{2}([ T]|$)", text):
-        return [("iso", "")]
-    found = re.fullmatch(
-        r"(\d{4}|\d{2})([-/.])(\d{2})\2(\d{4}|\d{2})(?:([ T])(\d{2}):(\d{2})(:\d{2})?(\.\d{1,6})?)?", text
-    )
-    if found is None:
+        return ["iso"]
+    if not re.match(r"\d{2}(\d{2})?[-/.]\d{2}[-/.]\d{2}", text):
         return []
-    first, mark, _, last, between, hour, _, second, fraction = found.groups()
-    clock = (f"{between}%H:%M" + (":%S" if second else "") + (".%f" if fraction else "")) if hour else ""
-    if len(first) == 4 and len(last) == 2:
-        return [(f"%Y{mark}%m{mark}%d{clock}", "")]
-    if len(first) != 2 or len(last) != 4:
-        return []
-    ahead = [int(one[:2]) for one in distinct.to_pylist() if one[:2].isdigit()]
-    behind = [int(one[3:5]) for one in distinct.to_pylist() if one[3:5].isdigit()]
-    day_first, month_first = f"%d{mark}%m{mark}%Y{clock}", f"%m{mark}%d{mark}%Y{clock}"
-    if max(behind, default=0) > 12:
-        return [(month_first, "")]
-    if max(ahead, default=0) > 12:
-        return [(day_first, "")]
-    return [(day_first, f"day and month may be the other way round ({month_first}): no value of the sample tells")]
+    return [one for one in _WRITTEN if not read_timestamps(pa.array([text]), one, "UTC").unreadable[0]]
 
 
 # -- types of values --------------------------------------------------------------------------------------------------

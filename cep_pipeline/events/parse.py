@@ -25,8 +25,7 @@ from cep_pipeline.errors import DataError
 from cep_pipeline.events.clock import rows_shown_twice
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.raw_files import RawFile, SourceFile, fingerprint_file
-from cep_pipeline.events.raw_rows import FilePart, RejectedRow
-from cep_pipeline.events.readers import open_rows
+from cep_pipeline.events.readers import FilePart, RejectedRow, open_rows
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT

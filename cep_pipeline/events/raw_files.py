@@ -47,9 +47,6 @@ class Period:
     first: date | None
     last: date | None
 
-    def __contains__(self, day: date) -> bool:
-        return (self.first is None or self.first <= day) and (self.last is None or day <= self.last)
-
     @property
     def is_one_day(self) -> bool:
         return self.first is not None and self.first == self.last
@@ -151,8 +148,8 @@ class PathTemplate:
             return Period(date(day.year, 1, 1), date(day.year, 12, 31))
         return UNBOUNDED
 
-    def periods_in(self, paths: Sequence[str]) -> list[Period]:
-        """Return the periods of those of these paths that fit the template, in order of time, each once."""
+    def periods_in(self, paths: Sequence[str]) -> set[Period]:
+        """Return the periods of those of these paths that fit the template."""
         directives: list[str] = []
         expression, position = "", 0
         for match in _DATE.finditer(self.wild):
@@ -164,9 +161,11 @@ class PathTemplate:
             )
             position = match.end()
         compiled = re.compile(expression + fnmatch_expression(self.wild[position:]))
-        fits = (compiled.fullmatch(path) for path in paths)
-        found = (_date_of(dict(zip(directives, fit.groups(), strict=True))) for fit in fits if fit is not None)
-        return sorted({self.period(day) for day in found if day}, key=lambda period: period.first or date.min)
+        fits = [fit.groups() for path in paths if (fit := compiled.fullmatch(path))]
+        if not directives:
+            return {UNBOUNDED} if fits else set()
+        days = (_date_of(dict(zip(directives, groups, strict=True))) for groups in fits)
+        return {self.period(day) for day in days if day}
 
 
 def fnmatch_expression(text: str) -> str:
@@ -182,7 +181,7 @@ def _known_directives(text: str) -> bool:
 def _date_of(parts: Mapping[str, str]) -> date | None:
     """The first day of what directives say; None where there is no such day."""
     try:
-        return datetime.strptime(" ".join(parts.values()), " ".join(parts)).date() if parts else None
+        return datetime.strptime(" ".join(parts.values()), " ".join(parts)).date()
     except ValueError:
         return None
 
@@ -225,11 +224,6 @@ def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     filesystem, folder = _open_folder(root, templates)
     paths = [name for name, _ in _walk(filesystem, folder, "")]
     periods = {period for template in templates for period in template.periods_in(paths)}
-    if any(
-        not template._directives and any(re.fullmatch(fnmatch_expression(template.wild), path) for path in paths)
-        for template in templates
-    ):
-        periods.add(UNBOUNDED)
     return sorted(periods, key=lambda period: period.first or date.min)
 
 

@@ -1,19 +1,376 @@
-"""The formats of raw files.
+"""The formats of raw files, every row with its physical line or its number.
 
-A format is read by a `RowReader` in a module of its own, and is known by its entry in `READERS`. All others ask this
-registry: the first stage of ingestion, the loading of files into memory, and the settings that a stream schema may
-have.
+A format is read by a `RowReader`, and is known by its entry in `READERS`. All others ask this registry: the first stage
+of ingestion, the loading of files into memory, and the settings that a stream schema may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, Self
 
-from cep_pipeline.events.csv_rows import CsvReader
-from cep_pipeline.events.parquet_rows import ParquetReader
-from cep_pipeline.events.raw_files import SourceFile
-from cep_pipeline.events.raw_rows import FilePart, RowReader
-from cep_pipeline.events.source import SourceLayout
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
+from cep_pipeline.events.stream_document import SourceLayout, find_columns
+from cep_pipeline.foreign_text import listed, shortened, shortened_message
+from cep_pipeline.guarded import without_collecting
+
+_LONGEST_LINE = 64 << 20
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+
+
+def plain(value: pa.Scalar) -> Any:
+    """A value of a raw file as Python has it; one that Python cannot hold, such as the year 200,000, is text."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+            return value.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+        return f"{getattr(value, 'value', 'a value')} as {value.type}"
+
+
+def without_dictionary(column: pa.Array) -> pa.Array:
+    """The values of a column, each in its place."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+@dataclass(frozen=True)
+class RawBlock:
+    """Consecutive rows of a raw file.
+
+    The columns are text for CSV, and whatever the file has for Parquet. `lines` are those of the rows (row numbers in
+    Parquet), from 1, ascending; `raw` gives the text of the row at an index of this block. Rows that could not be taken
+    apart are `rejected`, and not in the columns.
+    """
+
+    columns: Mapping[str, pa.Array]
+    lines: np.ndarray
+    raw: Callable[[int], str]
+    rejected: tuple[RejectedRow, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return len(self.lines)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A part of a raw file that can be read on its own, in Parquet a row group.
+
+    Its rows are numbered from `first_row`, which counts from 1.
+    """
+
+    index: int
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """One rejected row, with the reason for a person, and its text (JSON of the read columns for Parquet).
+
+    The line is the physical one on which it begins, in Parquet the row number, from 1. The day is in days since
+    1970-01-01; None where its own timestamp does not say it.
+    """
+
+    line: int
+    reason: str
+    raw: str
+    day: int | None = None
+
+    def as_kept(self) -> RejectedRow:
+        """Return the row as quarantine keeps it: its text, and values in the reason, without their middle if long."""
+        return replace(self, reason=shortened_message(self.reason), raw=shortened(self.raw, MOST_KEPT))
+
+
+MOST_KEPT = 10_000
+"""Characters of the text of a rejected row, at most."""
+
+
+class RowReader(ABC):
+    """Reads the rows of one raw file, block after block; a context manager, which closes the file.
+
+    The constructor opens the file. With `parts`, only those parts of it are read. A format is a class of this kind;
+    what it does not say itself is so for a file that is read as a whole and says its columns.
+    """
+
+    dropped_columns: tuple[str, ...] = ()
+    """Columns of the file that the schema does not list; complete once all rows have been read."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        self._file, self._path, self._source, self._given = file, file.path, source, parts
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[RawBlock]:
+        """Yield the rows in their order; a file that is truncated, corrupt, or lacks a column is an InputError."""
+
+    def parts(self) -> Sequence[FilePart] | None:
+        """Return the parts of the file that can be read on their own; None: it is read as a whole."""
+        return None
+
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
+        """Refuse, with an InputError, a layout that files of this format cannot have."""
+        if source.settings.columns:
+            raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
+
+    def _note_dropped(self, names: Sequence[str]) -> None:
+        listed = set(self._source.listed)
+        self.dropped_columns = tuple(name for name in names if name not in listed)
+
+
+def open_text(path: str, opened: ExitStack) -> io.TextIOWrapper:
+    """Open a file of text, whose ending says how it is compressed; a byte that is no UTF-8 is a surrogate."""
+    raw = opened.enter_context(open_raw(path))
+    codec = _COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
+    stream = pa.CompressedInputStream(raw, codec) if codec else raw
+    return io.TextIOWrapper(io.BufferedReader(stream, 1 << 20), "utf-8-sig", "surrogateescape", newline="\n")
+
+
+class TextReader(RowReader):
+    """Reads the rows of one file of text, some lines at a time.
+
+    While iterating, a file that is truncated or corrupt is an InputError.
+    """
+
+    at_once = 2 << 20
+    """Characters that are parsed at once, about; many times this much may be held in memory."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        super().__init__(file, source, parts)
+        self._text = open_text(file.path, self._opened)
+
+    @abstractmethod
+    def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
+        """Return the rows of some lines, the first of which has this number, and the number of lines that they take.
+
+        Lines that are left come again, with those behind them; behind the `final` lines there is nothing.
+        """
+
+    def __iter__(self) -> Iterator[RawBlock]:
+        left: Sequence[str] = ()
+        line, final = 1, False
+        while not final:
+            read = self._read()
+            lines, final = [*left, *read], not read
+            with without_collecting():
+                block, taken = self.take(lines, line, final=final) if lines else (None, 0)
+            line, left = line + taken, lines[taken:]
+            if block is not None and (block.rows or block.rejected):
+                yield block
+
+    def _read(self) -> list[str]:
+        with readable(self._path):
+            text = self._text.read(self.at_once)
+            end = self._text.readline(_LONGEST_LINE)
+        if len(end) == _LONGEST_LINE:
+            raise InputError(f"{self._path}: no line ends within {_LONGEST_LINE} characters; this is no text of rows")
+        return list(io.StringIO(text + end, newline="\n"))
+
+
+_LONGEST_IN_LINES = 1000
+"""Lines after which a quoted field that is still open counts as never closed."""
+_LONGEST_RECORD = 1 << 20
+"""Characters after which it does too, on a later line than its first."""
+BLOCK_ROWS = 262_144
+"""Rows of a Parquet file that are checked at once."""
+
+csv.field_size_limit(1 << 30)  # a field of a row is as long as `longest_value` allows
+
+
+class CsvReader(TextReader):
+    """Reads the rows of one CSV file by the strict reader of the standard library.
+
+    A header that lacks a column that the schema reads is an InputError. An opening quote that is never closed costs its
+    own line only, not the rest of the file.
+    """
+
+    _names: tuple[str, ...] | None = None
+    """Names of the columns, None until a header has been read."""
+
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
+        """Refuse settings with both a header and names of columns, or with neither."""
+        if source.settings.header:
+            if source.settings.columns:
+                raise InputError(
+                    "source.columns is only for CSV files without header; leave it out, or write `header: false`"
+                )
+            return
+        if not source.settings.columns:
+            raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")
+        unknown = [column for column in source.listed if column not in source.settings.columns]
+        if unknown:
+            raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {listed(source.settings.columns)}")
+
+    def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
+        """Return the rows of some lines, behind the header if it is among them.
+
+        A row that may go on behind them, unless these are the `final` ones, is left.
+        """
+        begin = 0 if self._names else self._read_header(lines, line)
+        if self._names is None:
+            return None, begin
+        names, width, broken = self._names, len(self._names), not is_utf8("".join(lines))
+        rows: list[list[str]] = []
+        begins, ends = [], []
+        rejected: list[RejectedRow] = []
+
+        def text_of(first: int, end: int) -> str:
+            raw = "".join(lines[first:end]).removesuffix("\n").removesuffix("\r")
+            return raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+        def reject(reason: str, end: int) -> None:
+            rejected.append(RejectedRow(line + begin, f"unparsable row: {reason}", text_of(begin, end)))
+
+        while begin < len(lines):
+            start, window = begin, lines[begin : begin + _LONGEST_IN_LINES]
+            reader = csv.reader(window, **self._dialect)
+            try:
+                for fields in reader:
+                    end = start + reader.line_num
+                    if broken and not is_utf8("".join(fields)):
+                        reject("not valid UTF-8", end)
+                    elif len(fields) == width:
+                        rows.append(fields)
+                        begins.append(begin)
+                        ends.append(end)
+                    elif fields:
+                        said = f"{len(fields)} field{'s' if len(fields) != 1 else ''}"
+                        reject(f"{said} where there are {width} columns", end)
+                    begin = end
+            except csv.Error as error:
+                is_open = "unexpected end of data" in str(error)
+                if is_open and begin > start:
+                    continue  # the row goes on behind the window: it is read again from its first line
+                is_long = len(window) == _LONGEST_IN_LINES or sum(map(len, window)) > _LONGEST_RECORD
+                if is_open and not final and not is_long:
+                    break
+                reject("a quoted field is never closed" if is_open else str(error), begin + 1)
+                begin += 1
+        values = dict(zip(names, zip(*rows, strict=True), strict=False))  # none where there are no rows
+        columns = {name: _without_empty(pa.array(values.get(name, ()), pa.string())) for name in self._source.listed}
+        numbers = line + np.array(begins, dtype=np.int64)
+        return RawBlock(columns, numbers, lambda row: text_of(begins[row], ends[row]), tuple(rejected)), begin
+
+    @property
+    def _dialect(self) -> dict[str, Any]:
+        return {"delimiter": self._source.settings.delimiter, "quotechar": self._source.settings.quote, "strict": True}
+
+    def _read_header(self, lines: Sequence[str], line: int) -> int:
+        """Find the names of the columns, and return how many of the lines are up to the end of the header.
+
+        The header is the first line that is not blank; there are no names where all are.
+        """
+        names, begin = tuple(self._source.settings.columns), 0
+        if self._source.settings.header:
+            begin = next((at for at, one in enumerate(lines) if one.strip("\r\n")), len(lines))
+            if begin == len(lines):
+                return begin
+            reader = csv.reader(lines[begin:], **self._dialect)
+            try:
+                names = tuple(next(reader))
+                "".join(names).encode()
+            except (csv.Error, UnicodeEncodeError) as error:
+                where, hint = f"{self._path}:{line + begin}", self._other_delimiter(lines[begin])
+                raise InputError(f"{where}: the header is no CSV text in UTF-8: {error}{hint}") from error
+            try:
+                find_columns(self._path, self._source.listed, names)
+            except InputError as error:
+                raise InputError(f"{error}{self._other_delimiter(names[0]) if len(names) == 1 else ''}") from None
+            begin += reader.line_num
+        self._names = names
+        self._note_dropped(names)
+        return begin
+
+    def _other_delimiter(self, header: str) -> str:
+        """A hint where a header looks as if another character stood between its columns."""
+        near = max(",;\t|", key=header.count)
+        if near == self._source.settings.delimiter or near not in header:
+            return ""
+        return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
+
+
+def _without_empty(texts: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+
+
+def is_utf8(text: str) -> bool:
+    """Return True if all bytes of a text that was read are UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class ParquetReader(RowReader):
+    """Reads the rows of one Parquet file, a row group at a time."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        super().__init__(file, source, parts)
+        path = file.path
+        stream = self._opened.enter_context(open_raw(path))
+        with readable(path):
+            self._parquet = pq.ParquetFile(stream)
+        names = self._parquet.schema_arrow.names
+        find_columns(path, source.listed, names)
+        self._note_dropped(names)
+        for name in source.listed:
+            if pa.types.is_nested(self._parquet.schema_arrow.field(name).type):
+                raise InputError(
+                    f"{path}: column {name!r} has the type {self._parquet.schema_arrow.field(name).type}, "
+                    "where the stream schema reads a single value a row"
+                )
+
+    def parts(self) -> list[FilePart]:
+        """Return the row groups of the file."""
+        metadata = self._parquet.metadata
+        sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        return [FilePart(index, 1 + sum(sizes[:index]), rows) for index, rows in enumerate(sizes)]
+
+    def __iter__(self) -> Iterator[RawBlock]:
+        """Yield the rows of the row groups, in blocks of at most `BLOCK_ROWS` rows."""
+        names = list(self._source.listed)
+        for part in self.parts() if self._given is None else self._given:
+            with readable(self._path):
+                first = part.first_row
+                for batch in self._parquet.iter_batches(
+                    BLOCK_ROWS, row_groups=[part.index], columns=names, use_threads=False
+                ):
+                    batch.validate(full=True)  # text that is no UTF-8
+                    plain_columns = map(without_dictionary, (batch.column(name) for name in names))
+                    yield _block_of(dict(zip(names, plain_columns, strict=True)), first)
+                    first += batch.num_rows
+
+
+def _block_of(columns: Mapping[str, pa.Array], first: int) -> RawBlock:
+    def text_of(index: int) -> str:
+        row = {name: plain(values[index]) for name, values in columns.items()}
+        return json.dumps(row, default=str, ensure_ascii=False)
+
+    rows = len(next(iter(columns.values())))
+    return RawBlock(columns, first + np.arange(rows, dtype=np.int64), text_of)
+
 
 READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetReader}
 """Name of the format in stream schemas -> the class that reads its files."""

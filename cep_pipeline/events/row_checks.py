@@ -15,9 +15,9 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns, as_mask, cast_checked_to, settings_for
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.raw_files import Period
-from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
+from cep_pipeline.events.readers import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.events.stream_document import SourceLayout
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 
@@ -130,7 +130,8 @@ def _typed(
     path: str,
     reasons: Mapping[int, list[str]],
 ) -> pa.Array:
-    if kind is ValueType.BOOL and not _can_be_bool(raw.type):
+    is_bool = (pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+    if kind is ValueType.BOOL and not any(is_one(raw.type) for is_one in is_bool):
         raise InputError(
             f"{path}: column {column!r} has the type {raw.type}, where the stream schema has bool "
             f"for {attribute!r}; change the type in the stream schema"
@@ -152,21 +153,9 @@ def _refuse_long(values: pa.Array, source: SourceLayout, column: str, reasons: M
         reasons[index].append(f"column {column!r}: {said}")
 
 
-def _can_be_bool(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_boolean(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_null(kind)
-    )
-
-
 def _outside(local_day: np.ndarray, period: Period) -> np.ndarray:
-    outside = np.zeros(len(local_day), dtype=bool)
-    if period.first is not None:
-        outside |= local_day < day_number(period.first)
-    if period.last is not None:
-        outside |= local_day > day_number(period.last)
+    first, last = period.first or date.min, period.last or date.max
+    outside: np.ndarray = (local_day < day_number(first)) | (local_day > day_number(last))
     return outside
 
 

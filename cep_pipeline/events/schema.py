@@ -1,20 +1,20 @@
 """`StreamSchema`: what the events of a stream are, whatever file they come from.
 
-The source layout (files, columns, time zone, key, derived attributes) stands in `events/source.py` and is part of
-the same YAML file.
+The source layout (files, columns, time zone, key, derived attributes) stands in `events/stream_document.py` and is part
+of the same YAML file.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cached_property
-from numbers import Integral, Real
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Required
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +29,15 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute, SourceLayout
-    from cep_pipeline.events.stream_document import DerivedSettings, Quality, StreamDocument
+    from cep_pipeline.events.stream_document import (
+        DerivedAttribute,
+        DerivedSettings,
+        Quality,
+        SourceLayout,
+        StreamDocument,
+    )
 
 OnMissing = Literal["error", "empty", "skip"]
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class _Misstated(InputError):
@@ -342,67 +346,52 @@ class StreamSchema:
         ------
         InputError
             A value that does not fit its attribute, an unknown attribute, a missing timestamp or a repeated seq;
-            the message names the row, counted from 0.
+            the message names the row, counted from 0: `[3].price` is that of the fourth.
 
         Warns
         -----
         DataWarning
             Some rows have a derived attribute and others have not; it is null in these.
         """
+        from cep_pipeline.documents import check_form
+
         if hasattr(rows, "__arrow_c_stream__"):
             raise self._error("these are no rows but a data frame; cep.read(schema, frame) reads it")
         given_type = {} if self.type_of_all is None else {self.type_attribute: self.type_of_all}
-        rows = [{**given_type, **row} for row in rows]
-        for index, row in enumerate(rows):
-            for attribute in row:
-                if attribute not in self.referable:
-                    hint = did_you_mean(str(attribute), self.referable)
-                    raise self._error(f"row {index}: unknown attribute {attribute!r}{hint}")
+        plain = [
+            {SEQ: index, **given_type, **{name: _without_numpy(value) for name, value in row.items()}}
+            for index, row in enumerate(rows)
+        ]
         for one in self.derived:
-            if 0 < (having := sum(one.name in row for row in rows)) < len(rows):
+            if 0 < (having := sum(one.name in row for row in plain)) < len(plain):
                 warnings.warn(
-                    f"{having:,} of {len(rows):,} rows have the derived attribute {one.name!r}, which is null in the "
+                    f"{having:,} of {len(plain):,} rows have the derived attribute {one.name!r}, which is null in the "
                     "others; give it in all rows, or in none to have it computed",
                     DataWarning,
                     stacklevel=2,
                 )
-        where = f"stream {self.name!r}: row"
-        timestamps = self._instants([row.get(TIMESTAMP) for row in rows], where)
-        seqs = [_int64(row.get(SEQ, index), f"{where} {index}: {SEQ}") for index, row in enumerate(rows)]
-        if len(set(seqs)) < len(seqs):
-            seen: dict[int, int] = {}
-            for index, seq in enumerate(seqs):
-                if seq in seen:
-                    raise self._error(f"rows {seen[seq]} and {index} have the same seq {seq}; a seq is unique")
-                seen[seq] = index
-        order = sorted(range(len(rows)), key=lambda index: (timestamps[index], seqs[index]))
-        columns: dict[str, pa.Array] = {
-            TIMESTAMP: pa.array([timestamps[index] for index in order], type=pa.timestamp("us", tz="UTC")),
-            SEQ: pa.array([seqs[index] for index in order], type=pa.int64()),
-        }
-        for attribute, kind in self.attributes.items():
-            values = [
-                None
-                if rows[index].get(attribute) is None
-                else _value(rows[index][attribute], kind, f"{where} {index}: attribute {attribute!r}")
-                for index in order
-            ]
-            columns[attribute] = pa.array(values, type=ARROW_TYPES[kind], from_pandas=False)
-        return self.with_derived(pa.table(columns, schema=self.arrow_schema), {name for row in rows for name in row})
+        self._read_times(plain)
+        source, advice = f"stream {self.name!r}, rows from 0", f"the attributes are: {listed(self.referable)}"
+        read = check_form(_form_of_rows(tuple(self.attributes.items())), plain, "no events", source, advice)
+        seqs = [row[SEQ] for row in read]
+        if (again := next((seq for seq, times in Counter(seqs).items() if times > 1), None)) is not None:
+            first, second, *_ = (index for index, seq in enumerate(seqs) if seq == again)
+            raise self._error(f"rows {first} and {second} have the same seq {again}; a seq is unique")
+        read.sort(key=lambda row: (row[TIMESTAMP], row[SEQ]))
+        columns = [pa.array([row.get(one.name) for row in read], one.type) for one in self.arrow_schema]
+        return self.with_derived(pa.table(columns, schema=self.arrow_schema), {name for row in read for name in row})
 
-    def _instants(self, values: list[Any], where: str) -> list[int]:
-        """Return the timestamps of rows in microseconds since the epoch."""
-        written = {at: value for at, value in enumerate(values) if isinstance(value, datetime | str)}
-        texts = [value.isoformat() if isinstance(value, datetime) else value for value in written.values()]
+    def _read_times(self, rows: list[dict[str, Any]]) -> None:
+        """Put microseconds since the epoch in the place of the timestamps of rows that are text or datetimes."""
+        written = [at for at, row in enumerate(rows) if isinstance(row.get(TIMESTAMP), datetime | str)]
+        values = [rows[at][TIMESTAMP] for at in written]
+        texts = [value.isoformat() if isinstance(value, datetime) else value for value in values]
         read = read_timestamps(pa.array(texts, pa.string()), "iso", self.timezone)
-        for place, at in enumerate(written):
-            if read.unreadable[place] or read.nonexistent[place]:
+        for place, (at, instant) in enumerate(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True)):
+            if instant is None:
                 why = f"does not exist in {self.timezone}" if read.nonexistent[place] else "is no time of ISO 8601"
-                raise InputError(f"{where} {at}: {TIMESTAMP}: {texts[place]!r} {why}")
-        known = dict(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True))
-        return [
-            known[at] if at in known else _int64(value, f"{where} {at}: {TIMESTAMP}") for at, value in enumerate(values)
-        ]
+                raise self._error(f"row {at}: {TIMESTAMP}: {texts[place]!r} {why}")
+            rows[at][TIMESTAMP] = instant
 
     def with_derived(self, events: pa.Table, given: Collection[str]) -> pa.Table:
         """Return events with their derived attributes, and with the mark by which `detect` knows their stream.
@@ -439,40 +428,28 @@ def schema_told_by(events: pa.Table) -> StreamSchema | None:
 _STREAM_MARK = b"cep.stream"
 
 
-def _int64(value: object, where: str) -> int:
-    if value is None:
-        raise InputError(f"{where} is missing; it is an int64")
-    number: int = _value(value, ValueType.INT64, where)
-    return number
+def _without_numpy(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _value(value: Any, kind: ValueType, where: str) -> Any:
-    """A value as an attribute of the type has it; `where` begins the message of the InputError if it is none."""
-    classes, make, said = _FORMS[kind]
-    if not isinstance(value, classes) or (kind.is_number and isinstance(value, bool | np.bool_)):
-        raise InputError(f"{where}: {value!r} is no {said}")
-    if kind is ValueType.FLOAT64_LIST:
-        return [
-            None if one is None else _value(one, ValueType.FLOAT64, f"{where}, element {at}")
-            for at, one in enumerate(value)
-        ]
-    try:
-        made = make(value)
-    except OverflowError as error:
-        raise InputError(f"{where}: {value!r} is outside the range of {said}") from error
-    if kind is ValueType.INT64 and not _INT64_MIN <= made <= _INT64_MAX:
-        raise InputError(f"{where}: {made} is outside the range of int64")
-    return made
+@lru_cache(maxsize=64)
+def _form_of_rows(attributes: tuple[tuple[str, ValueType], ...]) -> Any:
+    """Return the form of rows with these attributes, for `check_form`."""
+    from pydantic import Field, Strict
 
-
-_FORMS: Mapping[ValueType, Any] = {
-    ValueType.INT64: ((Integral,), int, "int64"),
-    ValueType.FLOAT64: ((Real,), float, "float64"),
-    ValueType.BOOL: ((bool, np.bool_), bool, "bool"),
-    ValueType.STRING: ((str,), lambda text: text, "string"),
-    ValueType.FLOAT64_LIST: ((list, tuple, np.ndarray), list, "list of float64"),
-}
-"""Type of an attribute -> the classes of its values in Python, what makes the value of them, and its name."""
+    integer = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
+    number = Annotated[float, Strict()]
+    forms: dict[ValueType, Any] = {
+        ValueType.INT64: integer,
+        ValueType.FLOAT64: number,
+        ValueType.BOOL: Annotated[bool, Strict()],
+        ValueType.STRING: Annotated[str, Strict()],
+        ValueType.FLOAT64_LIST: list[number | None],
+    }
+    fields = {name: NotRequired[forms[kind] | None] for name, kind in attributes}
+    row = TypedDict("row", {TIMESTAMP: integer, SEQ: integer, **fields})  # type: ignore[misc]
+    row.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+    return list[row]
 
 
 # -- schemas of documents ----------------------------------------------------------------------------------------------
@@ -481,7 +458,7 @@ _FORMS: Mapping[ValueType, Any] = {
 def schema_of(document: StreamDocument) -> StreamSchema:
     """Make the schema of a document; the `_Misstated` of a rule that is broken says where it is."""
     from cep_pipeline.events.readers import READERS
-    from cep_pipeline.events.source import TYPE_OF_FILE, SourceLayout
+    from cep_pipeline.events.stream_document import TYPE_OF_FILE, SourceLayout
 
     attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
     derived: list[DerivedAttribute] = []
@@ -521,7 +498,7 @@ def schema_of(document: StreamDocument) -> StreamSchema:
 
 def _column_of_type(document: StreamDocument) -> str:
     """The stand-in for the column of the attribute `event_type`, where the files have no column of the type."""
-    from cep_pipeline.events.source import TYPE_OF_FILE, type_of_all
+    from cep_pipeline.events.stream_document import TYPE_OF_FILE, type_of_all
 
     for part in ("attributes", "derived"):
         if EVENT_TYPE in getattr(document, part):
@@ -548,7 +525,7 @@ def _column_of_type(document: StreamDocument) -> str:
 
 
 def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
-    from cep_pipeline.events.source import DerivedAttribute
+    from cep_pipeline.events.stream_document import DerivedAttribute
 
     function = settings.diff or settings.history
     assert function is not None

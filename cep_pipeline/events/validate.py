@@ -70,24 +70,6 @@ class Validation:
             )
 
 
-class Bounds(NamedTuple):
-    """The bounds that values of a column must keep; None is open."""
-
-    column: str
-    least: float | None
-    most: float | None
-    strict_least: bool
-    strict_most: bool
-
-    @property
-    def said(self) -> str:
-        """The bounds in Great Expectations' words."""
-        named = {"min_value": self.least, "max_value": self.most}
-        named |= {"strict_min": self.strict_least or None, "strict_max": self.strict_most or None}
-        given = ", ".join(f"{name}={value}" for name, value in named.items() if value is not None)
-        return f"{self.column}: expect_column_values_to_be_between({given})"
-
-
 @dataclass(frozen=True)
 class Unexpected:
     """The number of values that are not as expected, and the first few of them."""
@@ -107,7 +89,7 @@ class Figures:
     rows: int
     missing: Mapping[str, int]
     nans: Mapping[str, int]
-    outside: Mapping[Bounds, Unexpected]
+    outside: Mapping[Expectation, Unexpected]
 
 
 def asked_figures(schema: StreamSchema, day: date) -> Figures:
@@ -122,21 +104,10 @@ def asked_figures(schema: StreamSchema, day: date) -> Figures:
     )
 
 
-def _all_bounds(schema: StreamSchema, quality: Quality, day: date) -> list[Bounds]:
+def _all_bounds(schema: StreamSchema, quality: Quality, day: date) -> list[Expectation]:
     begin, end = day_bounds(day, schema.timezone)
-    declared = [_bounds(expectation) for expectation in quality.expectations if expectation.has_bounds]
-    return [Bounds(TIMESTAMP, begin, end, False, True), *declared]
-
-
-def _bounds(expectation: Expectation) -> Bounds:
-    strict_least, strict_most = expectation.above is not None, expectation.below is not None
-    return Bounds(
-        expectation.column,
-        expectation.above if strict_least else expectation.at_least,
-        expectation.below if strict_most else expectation.at_most,
-        strict_least,
-        strict_most,
-    )
+    of_day = Expectation.model_construct(column=TIMESTAMP, at_least=begin, below=end)
+    return [of_day, *(expectation for expectation in quality.expectations if expectation.has_bounds)]
 
 
 def validate(
@@ -255,17 +226,18 @@ def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: 
         said = f"{column}: expect_column_values_to_not_be_null() fails"
         add(f"{column}_missing", said, Unexpected(missing, (None,) * min(missing, _EXAMPLES)), severity)
 
-    def between(bounds: Bounds, severity: str) -> None:
-        add(f"{bounds.column}_outside", f"{bounds.said} fails", figures.outside[bounds], severity)
+    def between(expected: Expectation) -> None:
+        said = f"{expected.column}: expect_column_values_to_be_between({expected.bounds}) fails"
+        add(f"{expected.column}_outside", said, figures.outside[expected], expected.severity)
 
     for column in dict.fromkeys([TIMESTAMP, schema.type_attribute, *schema.key]):
         not_null(column, "critical")
-    between(_all_bounds(schema, quality, day)[0], "critical")
+    between(_all_bounds(schema, quality, day)[0])
     for expected in quality.expectations:
         if expected.not_null:
             not_null(expected.column, expected.severity)
         if expected.has_bounds:
-            between(_bounds(expected), expected.severity)
+            between(expected)
         if expected.has_bounds and expected.column in figures.nans:
             nans = Unexpected(figures.nans[expected.column])
             add(f"{expected.column}_nan", f"{expected.column} is NaN", nans, expected.severity, ", and has bounds")

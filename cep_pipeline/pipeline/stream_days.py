@@ -13,7 +13,7 @@ from cep_pipeline.storage import folder_exists
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.events.source import SourceLayout
+    from cep_pipeline.events.stream_document import SourceLayout
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

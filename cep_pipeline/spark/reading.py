@@ -19,11 +19,10 @@ from cep_pipeline.events.clock import second_pass
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
-from cep_pipeline.events.raw_rows import FilePart
-from cep_pipeline.events.readers import READERS
+from cep_pipeline.events.readers import FilePart, open_rows
 from cep_pipeline.events.row_checks import FILE, FINER, LINE
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.events.stream_document import SourceLayout
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory
@@ -117,14 +116,13 @@ class RawFiles:
     def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[_RawTask]:
         """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
         source = _source(self.schema)
-        parts = READERS[source.settings.format].parts_of(file, source)
+        with open_rows(file, source) as rows:
+            parts = rows.parts()
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch)]
         tasks: list[_RawTask] = [file]
         chunk: list[FilePart] = []
         for part in parts:
-            if not part.may_hold(sorted(days), file.period):
-                continue
             if chunk and sum(one.rows for one in chunk) + part.rows > self.task_rows:
                 tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk)))
                 chunk = []

@@ -182,34 +182,26 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     return _removed(removed)
 
 
-MERGED_WHEN_PUBLISHED_BYTES = 8 * 1024 * 1024
-"""Files of a unit that are together no larger than this are merged before they are published."""
-
 _PACKED = "-packed-"
-_UNITS_A_COMMIT = 100
 
 
 def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_rows: int) -> int:
     """Merge neighbouring files of a unit while they have together no more than `file_rows`; returns how many fewer.
 
-    A kill leaves the table as the last commit left it, and the next compaction goes on from there. Files stay as they
-    are where one of them is damaged; a warning names it.
+    It is one commit; a kill before it leaves the table as it was. Files stay as they are where one of them is damaged;
+    a warning names it.
     """
     table = catalog.load_table((stream, table_name))
-    fewer = 0
     columns = as_published(table).columns
-    groups = list(_groups(table, table_name, file_rows))
-    for start in range(0, len(groups), _UNITS_A_COMMIT):
-        part = groups[start : start + _UNITS_A_COMMIT]
-        merged: list[tuple[list[DataFile], str]] = []
-        for group in part:
-            try:
-                merged.append((group, rewrite_files([file.file_path for file in group], table_name, columns)))
-            except DamagedError as error:
-                logger.warning("%s.%s: %s small files are not merged: %s", stream, table_name, len(group), error)
-        if merged:
-            _replace(catalog, stream, table_name, merged)
-        fewer += sum(len(group) - 1 for group, _ in merged)
+    merged: list[tuple[list[DataFile], str]] = []
+    for group in _groups(table, table_name, file_rows):
+        try:
+            merged.append((group, rewrite_files([file.file_path for file in group], table_name, columns)))
+        except DamagedError as error:
+            logger.warning("%s.%s: %s small files are not merged: %s", stream, table_name, len(group), error)
+    if merged:
+        _replace(catalog, stream, table_name, merged)
+    fewer = sum(len(group) - 1 for group, _ in merged)
     logger.info("%s.%s: %s files fewer", stream, table_name, fewer)
     return fewer
 
@@ -250,21 +242,6 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
             group.append(file)
         if len(group) > 1:
             yield group
-
-
-def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:
-    """Return the files of a unit as one file, in the order of their paths, where they are small.
-
-    The given ones stay on the disk until `cep maintain` removes them: a task that publishes is repeatable.
-    """
-    if len(set(files)) < max(2, len(files)):
-        return list(files)
-    filesystem, _ = open_filesystem(files[0])
-    with storage_errors(f"reading {files[0]}"):
-        sizes = [info.size or 0 for info in filesystem.get_file_info([open_filesystem(path)[1] for path in files])]
-    if sum(sizes) > MERGED_WHEN_PUBLISHED_BYTES or not all(sizes):
-        return list(files)
-    return [rewrite_files(sorted(files), table_name, columns)]
 
 
 def rewrite_files(paths: Sequence[str], table_name: str, columns: pa.Schema) -> str:

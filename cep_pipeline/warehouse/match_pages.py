@@ -17,7 +17,6 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.timestamps import moved
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group
-from cep_pipeline.warehouse.stream_tables import bounds_in
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -58,17 +57,6 @@ class MatchesQuery:
         for mask in chosen[1:]:
             chosen[0] = pc.and_(chosen[0], mask)
         return rows.filter(chosen[0]) if chosen else rows
-
-    def may_be_in(self, group: pq.RowGroupMetaData) -> bool:
-        """False for a row group whose bounds say that none of the chosen matches is in it."""
-        patterns, ended = bounds_in(group, "pattern"), bounds_in(group, "end_ts")
-        if patterns is not None and self.pattern is not None and not patterns[0] <= self.pattern <= patterns[1]:
-            return False
-        if ended is None:
-            return True
-        before = self.to_us is not None and ended[0] >= _instant(self.to_us).as_py()
-        after = self.from_us is not None and ended[1] < _instant(self.from_us).as_py()
-        return not (before or after)
 
 
 @dataclass(frozen=True)
@@ -243,8 +231,7 @@ def _groups(
             continue
         with open_parquet(path) as file:
             for group in range(begin[1] if number == begin[0] else 0, file.metadata.num_row_groups):
-                if query.may_be_in(file.metadata.row_group(group)):
-                    yield (number, group), file, group
+                yield (number, group), file, group
 
 
 def _together(tables: StreamReader, rows: list[pa.Table]) -> pa.Table:

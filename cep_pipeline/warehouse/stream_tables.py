@@ -81,7 +81,6 @@ from cep_pipeline.warehouse.units import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
     from pyiceberg.manifest import DataFile
     from sqlalchemy.engine import Connection, Row
 
@@ -312,10 +311,7 @@ class StreamReader:
         each: int,
         pattern: str | None = None,
     ) -> pa.Table:
-        """Return at most `each` matches of a pattern, or of each (`matches_schema`), in the order of `read_matches`.
-
-        A row group is not read where its bounds say that it holds only patterns of which there are enough already.
-        """
+        """Return at most `each` matches of a pattern, or of each (`matches_schema`), in the order of `read_matches`."""
         layout = self._layouts["matches"]
         position = layout.partitions.index("final_day")
         files = self._files("matches", first, last, pattern_set)
@@ -333,9 +329,6 @@ class StreamReader:
                 break
             with open_parquet(file.file_path) as parquet:
                 for group in range(parquet.num_row_groups):
-                    bounds = bounds_in(parquet.metadata.row_group(group), "pattern")
-                    if bounds is not None and not any(bounds[0] <= name <= bounds[1] for name in missing):
-                        continue
                     rows = read_group(parquet, group, self.matches_schema)
                     for value in pc.unique(rows.column("pattern")):
                         name = value.as_py()
@@ -606,13 +599,6 @@ def _joined(columns: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([pa.Table.from_batches([], columns), *parts])
 
 
-def bounds_in(group: pq.RowGroupMetaData, column: str) -> tuple[Any, Any] | None:
-    """The least and the greatest value of a column in a row group, None where the footer does not say them."""
-    places = (index for index in range(group.num_columns) if group.column(index).path_in_schema == column)
-    statistics = group.column(next(places)).statistics
-    return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)
-
-
 class StreamTables(StreamReader):
     """The tables of one stream; made by `Warehouse.stream` and `Warehouse.open_stream`."""
 
@@ -708,15 +694,14 @@ class StreamTables(StreamReader):
         pending: Mapping[str, int] | None = None,
         limited: Mapping[str, LimitedPattern] | None = None,
     ) -> Draft:
-        """Make a draft of the matches of (pattern set, day), in one file where they are small.
+        """Make a draft of the matches of (pattern set, day).
 
         The fingerprint comes from `EventsSnapshot.matches_fingerprint` of the snapshot that detection was pinned to.
         `counts` and `pending` are matches by pattern, those that are published and those that wait; `limited` are the
         patterns of which none is published.
         """
-        made = tuple(self._merged("matches", files))
         counted = counted_of(counts or {}, pending or {}, limited or {})
-        return Draft("matches", final_day, made, fingerprint, carry_out or {}, counted, pattern_set)
+        return Draft("matches", final_day, tuple(files), fingerprint, carry_out or {}, counted, pattern_set)
 
     def draft_summaries(
         self,
@@ -891,15 +876,6 @@ class StreamTables(StreamReader):
             logger.warning("%s: whether its events have changed cannot be told: %s", day, error)
             return ""
         return before.events_digest if same and before.events_digest != fingerprint.digest else ""
-
-    def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
-        """One file in place of many small ones: a slice of a small day leaves some kilobytes."""
-        from cep_pipeline.warehouse import maintenance
-
-        location = self.warehouse.table_location(self.name, table)
-        if not all(path.startswith(f"{location}/") for path in files):
-            return files  # publishing refuses them
-        return maintenance.merge_small_files(files, table, self._layouts[table].schema)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,6 @@ def verify(
     warehouse: Store,
     *,
     streams: Collection[str] | None,
-    days: Collection[date] | None,
     deep: bool,
     told: Callable[[int, int], None],
 ) -> VerificationReport:
@@ -94,7 +92,7 @@ def verify(
     for stream, name in chosen:
         while True:
             pointer = warehouse.catalog.metadata_location((stream, name))
-            verified = _verified(warehouse, _Verified(stream, name, pointer), days, deep)
+            verified = _verified(warehouse, _Verified(stream, name, pointer), deep)
             if not verified.damages or pointer == warehouse.catalog.metadata_location((stream, name)):
                 break
         found.append(verified)
@@ -124,7 +122,7 @@ def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
     return known if streams is None else sorted(set(streams))
 
 
-def _verified(warehouse: Store, result: _Verified, days: Collection[date] | None, deep: bool) -> _Verified:
+def _verified(warehouse: Store, result: _Verified, deep: bool) -> _Verified:
     """Follow a table from its metadata to its files, and compare the rows of its units with their records."""
     stream, name = result.stream, result.name
     of_table = (PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == name)
@@ -142,12 +140,8 @@ def _verified(warehouse: Store, result: _Verified, days: Collection[date] | None
         return result
     if name in UNIT_TABLES:
         differing = differing_units(rows_by_unit(table, files), recorded_rows(records))
-        chosen = {unit: fault for unit, fault in differing.items() if days is None or unit[1] in days}
-        result.damages += [Damage(result.named(unit), fault, result.redo(unit)) for unit, fault in chosen.items()]
-    for file in files:
-        unit = table.unit_of(file) if table.partitions else None
-        if days is None or (unit is not None and unit[1] in days):
-            result.files[file.file_path] = file, unit
+        result.damages += [Damage(result.named(unit), fault, result.redo(unit)) for unit, fault in differing.items()]
+    result.files = {file.file_path: (file, table.unit_of(file) if table.partitions else None) for file in files}
     recorded = recorded_files(warehouse.database, stream, name, table.location) if deep else None
     with ThreadPoolExecutor(FILES_AT_A_TIME) as pool:
         faults = pool.map(partial(_fault, recorded), (file for file, _ in result.files.values()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,21 +134,19 @@ class Warehouse(Store):
     def verify(
         self,
         streams: Collection[str] | None = None,
-        days: Collection[date] | None = None,
         *,
         deep: bool = False,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> VerificationReport:
         """Look whether all that is published is there, whole and as its records say.
 
-        Only these streams, and data files and records of these days, are looked at; None: all. `deep` reads every file,
-        and compares it with its digest and its pages with their checksums; else sizes and footers are read. `told`
-        hears after each table how many are done, of how many. A stream that is not there, or a warehouse that
-        cannot be reached, is an InputError.
+        Only these streams are looked at; None: all. `deep` reads every file, and compares it with its digest and its
+        pages with their checksums; else sizes and footers are read. `told` hears after each table how many are done, of
+        how many. A stream that is not there, or a warehouse that cannot be reached, is an InputError.
         """
         from cep_pipeline.warehouse import verification
 
-        return verification.verify(self, streams=streams, days=days, deep=deep, told=told)
+        return verification.verify(self, streams=streams, deep=deep, told=told)
 
 
 def absolute_place(location: str | Path) -> str:

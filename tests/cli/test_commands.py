@@ -465,11 +465,10 @@ def test_what_verify_says_to_do_makes_the_warehouse_whole_again(project: Project
     assert len(named) > 1
     for path in (*events, *named):
         Path(path).unlink()
-    found = cep("verify", "--day", MONDAY.isoformat(), folder=project.folder)
+    found = cep("verify", folder=project.folder)
     lines = [line for line in found.output.splitlines() if line.startswith("damage: ")]
     assert found.code == 3 and len(lines) == len(events) + len(named)
     assert f"{len(lines)} damages in {tables.warehouse.location}" in found.error
-    assert cep("verify", "--day", "2000-01-01", folder=project.folder).code == 0
     commands = list(dict.fromkeys(line.rpartition("; ")[2] for line in lines))
     assert len(commands) == 3  # of events, matches and statistics
     for command in commands:

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.validate import Bounds, Figures, Unexpected, asked_figures
+from cep_pipeline.events.stream_document import Expectation
+from cep_pipeline.events.validate import Figures, Unexpected, asked_figures
 
 EXAMPLES = 3
 
@@ -36,14 +37,17 @@ def without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.filter(pc.fill_null(pc.invert(pc.is_nan(column)), True))
 
 
-def outside(column: pa.ChunkedArray, bounds: Bounds) -> Unexpected:
+def outside(column: pa.ChunkedArray, bounds: Expectation) -> Unexpected:
     """The values outside bounds; null and NaN are none of them."""
     wrong = pa.chunked_array([pa.repeat(pa.scalar(False), len(column))])
-    if bounds.least is not None:
-        below = pc.less_equal if bounds.strict_least else pc.less
-        wrong = pc.or_(wrong, below(column, pa.scalar(bounds.least)))
-    if bounds.most is not None:
-        above = pc.greater_equal if bounds.strict_most else pc.greater
-        wrong = pc.or_(wrong, above(column, pa.scalar(bounds.most)))
+    fails = {
+        pc.less_equal: bounds.above,
+        pc.less: bounds.at_least,
+        pc.greater_equal: bounds.below,
+        pc.greater: bounds.at_most,
+    }
+    for is_beyond, bound in fails.items():
+        if bound is not None:
+            wrong = pc.or_(wrong, is_beyond(column, pa.scalar(bound)))
     found = column.filter(pc.fill_null(wrong, False))
     return Unexpected(len(found), tuple(found.slice(0, EXAMPLES).to_pylist()))

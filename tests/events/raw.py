@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from cep_pipeline.events.csv_rows import CsvReader
 from cep_pipeline.events.raw_files import UNBOUNDED, Period, SourceFile
+from cep_pipeline.events.readers import CsvReader
 from cep_pipeline.events.row_checks import CheckedBlock, check_rows
 from cep_pipeline.events.schema import StreamSchema
 
@@ -60,14 +60,13 @@ def source_file(path: Path) -> SourceFile:
 
 
 def read_csv(
-    path: Path, schema: StreamSchema, period: Period = UNBOUNDED, *, block_bytes: int = 1 << 20
+    path: Path, schema: StreamSchema, period: Period = UNBOUNDED, *, at_once: int = 1 << 20
 ) -> tuple[pa.Table, dict[int, str], dict[int, str]]:
     """The accepted rows of a CSV file, and reason and raw text of the others by line."""
     assert schema.source is not None
-    checked: list[CheckedBlock] = [
-        check_rows(block, schema, period, str(path))
-        for block in CsvReader(source_file(path), schema.source, block_bytes=block_bytes)
-    ]
+    reader = CsvReader(source_file(path), schema.source)
+    reader.at_once = at_once
+    checked: list[CheckedBlock] = [check_rows(block, schema, period, str(path)) for block in reader]
     rejected = [row for block in checked for row in block.rejected]
     events = [block.events for block in checked]
     table = pa.concat_tables(events) if events else pa.table({"_line": pa.array([], pa.int64())})

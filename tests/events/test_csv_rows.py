@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.csv_rows import CsvReader
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
 from cep_pipeline.events.schema import StreamSchema
@@ -226,7 +225,7 @@ FIELDS = st.text(alphabet='ab",\n\r é', max_size=6)
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(FIELDS, st.booleans()), max_size=12), st.integers(8, 60))
 def test_any_quoted_text_survives_whatever_the_block_size(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bool]], block_bytes: int
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bool]], at_once: int
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
     schema = trades(folder)
@@ -243,7 +242,7 @@ def test_any_quoted_text_survives_whatever_the_block_size(
         line += 1 + symbol.count("\n")
     path = folder / "trades.csv"
     path.write_bytes(text.encode())
-    table, reasons, _ = read_csv(path, schema, block_bytes=block_bytes)
+    table, reasons, _ = read_csv(path, schema, at_once=at_once)
     found = list(zip(table.column("symbol").to_pylist(), lines_of(table), strict=True)) if table.num_columns > 1 else []
     assert found == expected
     assert sum(reason.startswith("unparsable") for reason in reasons.values()) == sum(bad for _, bad in rows)
@@ -252,13 +251,13 @@ def test_any_quoted_text_survives_whatever_the_block_size(
 @settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet='ab",\n\r1', max_size=60), st.integers(4, 40))
 def test_no_text_is_lost_or_breaks_the_reader(
-    tmp_path_factory: pytest.TempPathFactory, body: str, block_bytes: int
+    tmp_path_factory: pytest.TempPathFactory, body: str, at_once: int
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
     schema = trades(folder)
     path = folder / "trades.csv"
     path.write_bytes((HEADER + body + "\n" + GOOD).encode())
-    table, reasons, _ = read_csv(path, schema, block_bytes=block_bytes)
+    table, reasons, _ = read_csv(path, schema, at_once=at_once)
     whole, whole_reasons, _ = read_csv(path, schema)
     assert (table.num_rows, reasons) == (whole.num_rows, whole_reasons)
     assert all(2 <= line <= body.count("\n") + 3 for line in {*lines_of(table), *reasons})
@@ -282,26 +281,24 @@ def test_no_text_is_lost_or_breaks_the_reader(
         max_size=12,
     ),
     end=st.sampled_from(["\n", "\r\n"]),
-    block_bytes=st.integers(20, 200),
+    at_once=st.integers(20, 200),
 )
-def test_the_careful_reader_finds_what_the_quick_one_does(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[str], end: str, block_bytes: int
+def test_rows_are_the_same_however_many_lines_are_read_at_once(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str], end: str, at_once: int
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
     path = folder / "trades.csv"
     path.write_bytes((HEADER + end.join(rows).replace("{}", "2013-10-07 10:00:00")).encode())
-    table, reasons, raw = read_csv(path, trades(folder), block_bytes=block_bytes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CsvReader, "_is_plain", lambda *_: False)
-        careful, careful_reasons, careful_raw = read_csv(path, trades(folder))
-    assert (table.to_pylist(), reasons, raw) == (careful.to_pylist(), careful_reasons, careful_raw)
+    table, reasons, raw = read_csv(path, trades(folder), at_once=at_once)
+    whole, whole_reasons, whole_raw = read_csv(path, trades(folder))
+    assert (table.to_pylist(), reasons, raw) == (whole.to_pylist(), whole_reasons, whole_raw)
 
 
 def test_a_quoted_field_may_be_open_for_a_thousand_lines(tmp_path: Path, schema: StreamSchema) -> None:
     at = ",2013-10-07 10:00:00,1.5,100\n"
     text = HEADER + '"' + 999 * "a\n" + '"' + at + '"' + 1000 * "a\n" + '"' + at + GOOD
-    for block_bytes in (100, 1 << 20):
-        table, reasons, _ = read_csv(write(tmp_path, text), schema, block_bytes=block_bytes)
+    for at_once in (100, 1 << 20):
+        table, reasons, _ = read_csv(write(tmp_path, text), schema, at_once=at_once)
         assert lines_of(table) == [2, 2003]
         assert reasons[1002] == "unparsable row: a quoted field is never closed"
         assert len(reasons) == 1001

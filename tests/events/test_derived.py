@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_values
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import DerivedAttribute
+from cep_pipeline.events.stream_document import DerivedAttribute
 from cep_pipeline.patterns.expressions import ValueType
 from tests.thoroughness import examples
 

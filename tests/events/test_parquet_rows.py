@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.parquet_rows import ParquetReader
 from cep_pipeline.events.raw_files import Period
+from cep_pipeline.events.readers import ParquetReader
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import StreamSchema
 from tests.events.raw import source_file, trades
@@ -48,10 +48,9 @@ def test_rows_have_numbers_and_types_widen(tmp_path: Path, schema: StreamSchema)
     with ParquetReader(source_file(write(tmp_path, month([1, 1, 2, 2, 3]))), schema.source) as rows:
         assert rows.dropped_columns == ("note",)
         groups = rows.parts()
-        kept = [group for group in groups if group.may_hold([date(2014, 8, 4)], MONTH)]
-        assert [group.first_row for group in groups] == [1, 3, 5]
-        assert [group.first_row for group in kept] == [5]
-        blocks = [check_rows(block, schema, MONTH, "f") for block in rows.read(groups[1:])]
+    assert [group.first_row for group in groups] == [1, 3, 5]
+    with ParquetReader(source_file(tmp_path / "2014-08.parquet"), schema.source, groups[1:]) as rows:
+        blocks = [check_rows(block, schema, MONTH, "f") for block in rows]
     table = pa.concat_tables([block.events for block in blocks])
     assert table.column("_line").to_pylist() == [3, 4, 5]
     assert table.schema.field("price").type == pa.float64()
@@ -63,9 +62,7 @@ def test_the_first_day_of_the_period_takes_the_rows_of_no_day(tmp_path: Path, sc
     stamps = pa.array([datetime(2014, 8, 20), None, datetime(2014, 8, 20)], pa.timestamp("ms"))
     path = write(tmp_path, month([20, 20, 20], timestamp=stamps))
     with ParquetReader(source_file(path), schema.source) as rows:
-        groups = rows.parts()
-        assert [group.may_hold([date(2014, 8, 1)], MONTH) for group in groups] == [True, False]
-        (block, _) = (check_rows(block, schema, MONTH, "f") for block in rows.read(groups))
+        (block, _) = (check_rows(block, schema, MONTH, "f") for block in rows)
     (rejected,) = block.rejected
     assert (rejected.line, rejected.day) == (2, None)
     assert rejected.reason == "missing timestamp (column 'timestamp')"
@@ -76,7 +73,7 @@ def test_values_that_do_not_fit_are_rejected_by_row(tmp_path: Path, schema: Stre
     assert schema.source is not None
     path = write(tmp_path, month([1, 1], size=pa.array([1.5, 2.0])))
     with ParquetReader(source_file(path), schema.source) as rows:
-        (block,) = (check_rows(block, schema, MONTH, "f") for block in rows.read(rows.parts()))
+        (block,) = (check_rows(block, schema, MONTH, "f") for block in rows)
     assert [(row.line, row.reason) for row in block.rejected] == [(1, "column 'size': 1.5 is no int64")]
     assert block.events.column("size").to_pylist() == [2]
 
@@ -99,7 +96,7 @@ def test_a_corrupt_page_is_an_error_that_names_the_file(tmp_path: Path, schema: 
         ParquetReader(source_file(path), schema.source) as rows,
         pytest.raises(InputError, match=r"2014-08\.parquet: the file is truncated or corrupt"),
     ):
-        list(rows.read(rows.parts()))
+        list(rows)
 
 
 def test_a_missing_column_and_a_nested_one_are_named(tmp_path: Path, schema: StreamSchema) -> None:

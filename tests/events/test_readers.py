@@ -12,7 +12,7 @@ import pytest
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.readers import READERS, open_rows
-from cep_pipeline.events.source import SourceSettings
+from cep_pipeline.events.stream_document import SourceSettings
 from tests.events.raw import source_file, trades
 
 ROWS = pa.table(
@@ -36,9 +36,9 @@ def test_a_reader_gives_all_rows_the_columns_that_are_left_out_and_the_fingerpri
     with open_rows(file, source) as rows:
         blocks = list(rows)
         assert rows.dropped_columns == ("note",)
+        parts = rows.parts()
     symbols = [symbol for block in blocks for symbol in block.columns["symbol"].to_pylist()]
     assert symbols == ["SPY", "IBM", "SPY"]
-    parts = READERS[name].parts_of(file, source)
     if parts is not None:
         assert sum(part.rows for part in parts) == 3
         with open_rows(file, source, parts[-1:]) as rows:

@@ -14,9 +14,8 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.storage import write_data_file
 from cep_pipeline.warehouse import catalog, maintenance
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.maintenance import LEAST_GRACE_S
-from cep_pipeline.warehouse.records import NO_CARRY, RunRecord, StaleDay
+from cep_pipeline.warehouse.records import RunRecord, StaleDay
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import (
@@ -25,11 +24,8 @@ from tests.warehouse.published_days import (
     Trades,
     events_of,
     fingerprint_of,
-    matches_of,
-    names_of,
     publish_day,
     publish_events,
-    publish_match_files,
     publish_matches,
     write_events,
 )
@@ -278,21 +274,3 @@ def test_a_lease_is_as_old_as_the_clock_of_the_database_says(
         assert tables.read_events(snapshot=pin).column("price").to_pylist() == [3.0]
     with pytest.raises(CepError, match="has been expired"):
         tables.read_events(snapshot=before)
-
-
-def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) -> None:
-    publish_day(tables, MONDAY, [1.0])
-    directory = tables.matches_directory("demo", MONDAY, run_id="run")
-    with tables.day_lease(MONDAY, run_id="run") as lease:
-        fingerprint = tables.pin_events().matches_fingerprint("v1", MONDAY, MONDAY, carry_in=NO_CARRY)
-        for step in (-1, 1):
-            files = [
-                write_data_file(directory.file(task), matches_of("demo", MONDAY, ids, pattern=pattern), MATCHES_SCHEMA)
-                for task, (pattern, ids) in enumerate([("rise", "ba"), ("fall", "dc"), ("rise", "e")])
-            ]
-            published = publish_match_files(tables, "demo", MONDAY, files[::step], lease=lease, fingerprint=fingerprint)
-            assert published.matches == 5
-            assert all(Path(path).exists() for path in files), "a kill before the record repeats this"
-    table = tables.warehouse.catalog.load_table(("trades", "matches"))
-    assert len(list(table.scan().plan_files())) == 1
-    assert names_of(tables.read_matches("demo")) == list("badce")

@@ -95,7 +95,7 @@ DEGREES = (None, 0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
 @pytest.mark.parametrize("left", DEGREES)
 def test_each_file_that_is_missing_or_cut_off_is_named(place: Path, left: float | None) -> None:
     paths = files_in_use(Warehouse.open(place))
-    assert {path.suffix for path in paths} == {".json", ".avro", ".parquet"} and len(paths) > 50
+    assert {path.suffix for path in paths} == {".json", ".avro", ".parquet"} and len(paths) > 40
     for path in part_of(paths, DEGREES.index(left)):
         whole = path.read_bytes()
         with changed(path, None if left is None else whole[: int(left * len(whole))]):
@@ -175,11 +175,10 @@ def test_a_day_that_is_published_again_is_whole(tmp_path: Path) -> None:
     assert damages(tmp_path, deep=True) == ()
 
 
-def test_only_the_streams_and_days_that_are_asked_for_are_looked_at(place: Path) -> None:
+def test_only_the_streams_that_are_asked_for_are_looked_at(place: Path) -> None:
     path = next(place.glob("trades/quarantine/data/day=2013-10-08/*.parquet"))
     with changed(path, b"nothing"):
-        assert damages(place, days=[MONDAY]) == ()
-        (damage,) = damages(place, streams=["trades"], days=[TUESDAY])
+        (damage,) = damages(place, streams=["trades"])
     assert str(damage) == (
         f"{path}: a file of trades.quarantine 2013-10-08: it has 7 bytes, and should have {path.stat().st_size}; "
         "cep run --stream trades --redo --day 2013-10-08"
