@@ -40,6 +40,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 import cep_pipeline
+from cep_pipeline.charts import MatchSeries, draw_match
 from cep_pipeline.cli.files import write_tables
 from cep_pipeline.cli.statistics import StatisticsView
 from cep_pipeline.errors import CepError, InputError
@@ -47,7 +48,6 @@ from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
-from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream, data_docs_folder
 from cep_pipeline.pipeline.plan_checks import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format

@@ -50,8 +50,8 @@ from benchmarks.experiments.join_plans.experiment import (
 )
 from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
+from cep_pipeline.charts import PALETTE
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.vega import PALETTE
 
 EFREQ, DP_LD, ZSTREAM, DP_B = "event_frequency", "dp_left_deep", "zstream", "dp_bushy"
 II = ("ii_random", "ii_greedy")

@@ -48,8 +48,8 @@ from benchmarks.experiments.multi_pattern.experiment import (
 )
 from benchmarks.experiments.multi_pattern.workloads import STOCKS, STREAMS, TRAFFIC
 from benchmarks.experiments.page import Page, Picture, columns_table, findings_page, table_across
+from cep_pipeline.charts import PALETTE
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.vega import PALETTE
 
 
 def by_contender(rows: Iterable[Row]) -> list[Row]:
