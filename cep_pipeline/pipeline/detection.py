@@ -186,7 +186,7 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
     """
     pattern_set = inputs.pattern_set
     free = free_bytes(work.tables.warehouse.location)
-    most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
+    most = None if free is None else int(free * SHARE_OF_DISK)
     return {
         "patterns": tuple(patterns),
         "pattern_set": pattern_set.name,
