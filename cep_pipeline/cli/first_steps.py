@@ -413,7 +413,7 @@ def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str])
         files = tables.events_files(days[-1], days[-1])
         events = pa.concat_tables([read_data_file(file.path, columns) for file in files])
         types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
-        said = doubts_about(patterns, types, None, events)
+        said = doubts_about(patterns, types, events)
         doubts += [f"stream {opened.name}, {days[-1]}: {text}" for text in said]
 
 

@@ -19,24 +19,16 @@ from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import type_alternatives, types_of
 
-SPANS_OF_A_WINDOW = 10
-"""A window that is so many times as long as all events span is worth a question."""
-
 
 def doubts_about(
-    patterns: Sequence[Pattern],
-    types: Collection[str | None] | None,
-    span_us: int | None,
-    events: pa.Table | None = None,
+    patterns: Sequence[Pattern], types: Collection[str | None] | None, events: pa.Table | None = None
 ) -> list[str]:
-    """Say what is strange about patterns over events of these types that span so much time.
+    """Say what is strange about patterns over events of these types.
 
     Parameters
     ----------
     types
         The types of the events; None: they are not all known.
-    span_us
-        The time from the first event to the last; None: windows are not looked at.
     events
         The events, where their values are at hand: with all attributes that the patterns compare with text or order
         as text.
@@ -44,8 +36,8 @@ def doubts_about(
     Returns
     -------
     list of str
-        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, text
-        attributes that are ordered and look like numbers, and windows that are far longer than the events span.
+        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, and text
+        attributes that are ordered and look like numbers.
     """
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
@@ -69,15 +61,6 @@ def doubts_about(
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)
         found += doubts_about_order(patterns, events)
-    if span_us is None:
-        return found
-    windows = {pattern.name: pattern.window.time_us for pattern in patterns}
-    long = [name for name, window_us in windows.items() if window_us and 0 < span_us * SPANS_OF_A_WINDOW < window_us]
-    if long:
-        found.append(
-            f"WITHIN is more than {SPANS_OF_A_WINDOW} times as long as all events span, {span_us / 1e6:,.3f} s: "
-            f"{listed(long)}; is its unit right?"
-        )
     return found
 
 
