@@ -514,7 +514,7 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         ("PATTERN ((A | B) C) DEFINE C AS size > A.size", "A.size", "a match may have no A"),
         ("PATTERN (A B? C) DEFINE B AS A.size > 1, C AS size > 1", "A.size", "as it does not read that row"),
         ("PATTERN (A B) DEFINE B AS price > size / 2", "size / 2", "write 1.0 * before it"),
-        ("PATTERN (A B) DEFINE B AS GREATEST(price, size) > 2", "price", "cannot be said in an expression"),
+        ("PATTERN (A B) DEFINE B AS GREATEST(price, size) > 2", "GREATEST", "cannot be said in an expression"),
         ("PATTERN (A B) DEFINE B AS price BETWEEN SYMMETRIC 3 AND 1", "price BETWEEN", "cannot be said in a condition"),
         ("MEASURES COUNT(A.price) AS n PATTERN (A)", "COUNT(A.price", "write COUNT(A.*)"),
         ("ORDER BY price PATTERN (A)", "price", "in the order of their timestamp"),
