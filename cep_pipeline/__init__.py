@@ -16,7 +16,7 @@ from cep_pipeline.errors import PatternError as PatternError
 from cep_pipeline.errors import PlanError as PlanError
 from cep_pipeline.errors import TooManyMatches as TooManyMatches
 from cep_pipeline.errors import UnsupportedPattern as UnsupportedPattern
-from cep_pipeline.lazy_names import lazy_names
+from cep_pipeline.lazy_names import VERSION, lazy_names
 
 if TYPE_CHECKING:
     # The public names. `lazy_names` reads this block and imports a name when it is first used, so that a program that
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from cep_pipeline.statistics.observed import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 
-__version__ = "0.1.0"
-"""The version of the project, which `pyproject.toml` has too."""
+__version__ = VERSION
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cep_pipeline import __version__
 from cep_pipeline.errors import InputError
+from cep_pipeline.lazy_names import VERSION
 
 
 def cache_folder() -> Path | None:
@@ -70,7 +70,7 @@ def host_target() -> tuple[str, str, str]:
 
 def code_key(ir: str) -> str:
     """Hash of the code and of everything else that its object code depends on."""
-    text = "\0".join((ir, __version__, str(_llvm().llvm_version_info), *host_target()))
+    text = "\0".join((ir, VERSION, str(_llvm().llvm_version_info), *host_target()))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

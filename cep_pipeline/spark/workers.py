@@ -15,8 +15,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from cep_pipeline import __version__
 from cep_pipeline.errors import CepError
+from cep_pipeline.lazy_names import VERSION
 
 PROJECT = "cep-pipeline"
 COMPARED = ("numpy", "pandas", "pyarrow", "llvmlite")
@@ -35,7 +35,7 @@ def installation() -> Installation:
     for folder in (_SOURCES, _SOURCES.parent / "spark_jobs"):
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{path.relative_to(_SOURCES.parent)}\0".encode() + path.read_bytes())
-    python, project = ".".join(map(str, sys.version_info[:2])), f"{__version__} ({digest.hexdigest()[:8]})"
+    python, project = ".".join(map(str, sys.version_info[:2])), f"{VERSION} ({digest.hexdigest()[:8]})"
     return {"Python": python, PROJECT: project, **{name: _version(name) for name in COMPARED}}
 
 

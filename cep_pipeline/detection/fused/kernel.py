@@ -182,11 +182,7 @@ _join = NativeKernel(
     f"{_FOLDER}.join_kernel",
     "join",
     ("int64", "int64*", "int64"),
-    (
-        f"{_FOLDER}.programs",
-        "cep_pipeline.detection.conditions.codes",
-        "cep_pipeline.compiled.pointers",
-    ),
+    (f"{_FOLDER}.programs", "cep_pipeline.detection.conditions.codes", "cep_pipeline.compiled.pointers"),
 )
 
 
