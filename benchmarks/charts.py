@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from cep_pipeline.vega import GRID, INK, PALETTE
+from cep_pipeline.charts import GRID, INK, PALETTE
 
 Row = Mapping[str, str | int | float | bool | None]
 """The data of one mark of a chart: field -> value."""

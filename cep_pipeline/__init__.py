@@ -16,8 +16,7 @@ from cep_pipeline.errors import PatternError as PatternError
 from cep_pipeline.errors import PlanError as PlanError
 from cep_pipeline.errors import TooManyMatches as TooManyMatches
 from cep_pipeline.errors import UnsupportedPattern as UnsupportedPattern
-from cep_pipeline.lazy_names import lazy_names
-from cep_pipeline.version import VERSION
+from cep_pipeline.lazy_names import VERSION, lazy_names
 
 if TYPE_CHECKING:
     # The public names. `lazy_names` reads this block and imports a name when it is first used, so that a program that

@@ -2,11 +2,16 @@
 
 An error says what was seen, where it was seen, which rule it breaks and what to do about it. Its text is shortened
 where a name or a value in it, or a list of them, is longer than a person reads.
+
+What ends a process in order stands at the end: SIGINT (Ctrl-C), and SIGTERM, which service managers send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Collection, Sequence
+from types import FrameType
 from typing import ClassVar
 
 from cep_pipeline.foreign_text import shortened_message
@@ -191,3 +196,43 @@ class BusyError(CepError):
 
 NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
 """Exit codes of wrong input and of data that failed validation: a second try would end the same."""
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM in the main thread: all that gives back and cancels on Ctrl-C does so on SIGTERM too."""
+
+    exit_code = 128 + signal.SIGTERM
+
+
+def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
+    """Let the first signal interrupt the main thread, and a second one end the process at once.
+
+    Signals that are `ignored_later` do nothing after the first one. A signal that is ignored already, as in a job in
+    the background of a shell, stays ignored. Threads other than the main one hear no signals: there this does nothing.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for one in handled:
+            signal.signal(one, signal.SIG_IGN if one in ignored_later else signal.SIG_DFL)
+        raise interruption(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    handled = [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, interrupt)
+
+
+def interruption(number: int) -> KeyboardInterrupt:
+    """Return what a signal raises."""
+    return Terminated("terminated by SIGTERM") if number == signal.SIGTERM else KeyboardInterrupt()
+
+
+def interruption_before(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interruption whose clearing up has failed with this error; None where there was none."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before

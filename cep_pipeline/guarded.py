@@ -44,6 +44,8 @@ def read_yaml(path: Path, what: str) -> yaml.Node | None:
             root: yaml.Node | None = _Loader(text).get_single_node()
     except yaml.YAMLError as error:
         raise _no_yaml(path, what, text, error) from error
+    except RecursionError:
+        raise InputError(f"{path}: the {what} nests too many levels; write it flatter") from None
     return root
 
 
@@ -78,27 +80,11 @@ class _RepeatedKey(yaml.composer.ComposerError):
     """A mapping sets a key twice."""
 
 
-_MOST_DIGITS, _MOST_DEPTH = 400, 50
-
-
 class _Loader(yaml.SafeLoader):
     """A loader that refuses a key that is set twice, and names the place of a value that is none."""
 
-    _open = 0
     filled_in = ""
     """The file whose values may have variables of the environment; empty: none."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Read a node; one that lies too deep is refused."""
-        self._open += 1
-        if self._open > _MOST_DEPTH:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None, None, f"it nests more than {_MOST_DEPTH} levels; write it flatter", mark
-            )
-        node = super().compose_node(parent, index)
-        self._open -= 1
-        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a mapping."""
@@ -113,8 +99,6 @@ class _Loader(yaml.SafeLoader):
             if node.style is None:  # without quotes it is read as if its new text stood in the file
                 node.tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
         try:
-            if node.tag.endswith((":int", ":float")) and len(node.value) > _MOST_DIGITS:
-                raise ValueError(f"a number has at most {_MOST_DIGITS} characters, this one has {len(node.value):,}")
             return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:
             raise yaml.constructor.ConstructorError(

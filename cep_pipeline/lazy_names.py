@@ -1,4 +1,4 @@
-"""Names that are imported when they are first used, so that nobody waits for what is not asked for."""
+"""Names that are imported when they are first used, so that nobody waits for what is not asked for; the version."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+VERSION = "0.1.0"
+"""The version of the project, which `pyproject.toml` has too."""
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -33,6 +33,8 @@ from cep_pipeline.errors import FROM_A_BACKUP, CepError, DamagedError, InputErro
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
+IDS_VERSION = 2
+"""Version of what `match_id` is made of (`detection/match_ids.py`), which the warehouse records with each day."""
 ROW_GROUP_ROWS = 65_536
 """Rows of a row group: small enough that the bounds of a group prune a slice's reads, large enough to scan fast."""
 
@@ -76,30 +78,14 @@ def object_store_properties() -> dict[str, str]:
     return dict(_SET)
 
 
-KEPT_FREE, SHARE_KEPT_FREE = 1 << 30, 0.05
-"""Bytes that are left free on a local disk; of a small one this share is enough."""
-
-
 def free_bytes(location: str) -> int | None:
-    """Return the bytes that may be written to a local folder until `check_free` refuses; None: in an object store."""
+    """Return the bytes that are free on the disk of a local folder; None: in an object store."""
     if "://" in location:
         return None
     folder = Path(location).absolute()
     while not folder.exists():
         folder = folder.parent
-    disk = shutil.disk_usage(folder)
-    return disk.free - min(KEPT_FREE, int(SHARE_KEPT_FREE * disk.total))
-
-
-def check_free(location: str) -> None:
-    """Refuse to write, with a CepError, where less is free on the disk than is to be kept free."""
-    left = free_bytes(location)
-    if left is not None and left < 0:
-        raise CepError(
-            f"writing {location}: the disk is almost full, and a run stops before it is. Nothing that is published "
-            "has changed; free some space (`cep maintain` removes files that no table uses), lower max_matches of a "
-            "pattern that finds too much, and run again"
-        )
+    return shutil.disk_usage(folder).free
 
 
 def object_store_io() -> PyArrowFileIO:
@@ -272,7 +258,7 @@ def open_data_file(
     with (
         storage_errors(f"writing {path}"),
         filesystem.open_output_stream(inner) as stream,
-        _Writer(
+        pq.ParquetWriter(
             stream,
             schema,
             compression="zstd",
@@ -282,19 +268,7 @@ def open_data_file(
             write_page_checksum=True,
         ) as writer,
     ):
-        writer.location = path
         yield writer
-
-
-class _Writer(pq.ParquetWriter):  # type: ignore[misc]
-    """A writer that looks at the free space of the disk before each batch."""
-
-    location = ""
-
-    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Write a table, as `ParquetWriter.write_batch` does, too."""
-        check_free(self.location)
-        super().write_table(table, row_group_size)
 
 
 class WrittenFile(str):

@@ -40,6 +40,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 import cep_pipeline
+from cep_pipeline.charts import MatchSeries, draw_match
 from cep_pipeline.cli.files import write_tables
 from cep_pipeline.cli.statistics import StatisticsView
 from cep_pipeline.errors import CepError, InputError
@@ -47,7 +48,6 @@ from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
-from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream, data_docs_folder
 from cep_pipeline.pipeline.plan_checks import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
@@ -59,7 +59,6 @@ from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.storage import folder_name
-from cep_pipeline.vega import band_chart
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
@@ -81,8 +80,6 @@ SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how l
 SHOWN_DAYS = 42
 SHOWN_PATTERNS = 20  # of a stream of more patterns, the most frequent ones
 SHOWN_MATCHES = 50
-DRAWN_PANELS = 12
-READ_NUMBERS = 30_000  # rates and selectivities of all the days and windows that a page of statistics compares
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
 # The pages hold no script and load nothing: so a browser need not allow any.
@@ -604,23 +601,17 @@ def match(
 def statistics(
     pages: Annotated[PatternSetPages, Depends()], match: Annotated[str, Query(max_length=200)] = ""
 ) -> HTMLResponse:
-    """Rates and selectivities over the latest days with their bounds, those first that move most."""
+    """Rates and selectivities of the latest day with their bounds."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
-    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_latest_days(SHOWN_DAYS, READ_NUMBERS)
+    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_day()
     view = StatisticsView(overview, match)
-    panels, of = view.moving_panels(DRAWN_PANELS)
-    level = overview.compared[-1].label if overview.compared else ""
     return pages.show(
         "statistics.html",
         headline=view.headline(),
         numbers=view.numbers(),
         limit=SHOWN_RUNS,
-        drawn=len(panels),
-        of=of,
-        days=len(overview.days),
         match=match,
         notes=overview.notes,
-        panels_chart=band_chart(panels, level_title=level) if panels else "",
     )
 
 

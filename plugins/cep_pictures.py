@@ -8,8 +8,7 @@ from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cep_pipeline.match_chart import quoted
-from cep_pipeline.vega import GRID, INK, PALETTE, clock_ms, layer, rendered, time_axis
+from cep_pipeline.charts import GRID, INK, PALETTE, clock_ms, layer, quoted, rendered, time_axis
 from cep_pipeline.warehouse.records import RunStep
 
 RED, GREEN, BLUE, AMBER, VIOLET = PALETTE[:5]

@@ -37,15 +37,15 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "planning": (("cep_pipeline/planning",), 5_221),
     "warehouse": (("cep_pipeline/warehouse",), 3_248),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_917),
-    "cli": (("cep_pipeline/cli",), 3_432),
+    "cli": (("cep_pipeline/cli",), 3_395),
     "events": (("cep_pipeline/events",), 2_871),
     "adaptation": (("cep_pipeline/adaptation",), 1_699),
     "statistics": (("cep_pipeline/statistics",), 1_992),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        7_067,
+        6_942,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 2_023),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_845),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_435),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""

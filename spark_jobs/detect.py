@@ -54,7 +54,7 @@ def detect_day(
     with detection_scratch(work, pattern_set) as scratch:
         day = PreparedDay.of(spark, work, pattern_set, planned, inputs, scratch)
         types = inputs.events.types
-        for text in doubts_about(pattern_set.patterns, types, day.read_us) if day.slices or types else ():
+        for text in doubts_about(pattern_set.patterns, types) if day.slices or types else ():
             work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
         result = detect_range(spark, day.job, day.slices, day.behind, progress)
     if pattern_set.composing:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cep_pipeline.signals import ENDING
+from cep_pipeline.errors import ENDING
 
 
 @contextmanager

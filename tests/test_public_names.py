@@ -99,7 +99,6 @@ def test_importing_the_package_loads_none_of_its_parts() -> None:
         "cep_pipeline.errors",
         "cep_pipeline.foreign_text",
         "cep_pipeline.lazy_names",
-        "cep_pipeline.version",
     ]
     heavy = {"numpy", "pyarrow", "numba", "llvmlite", "pandas", "pyspark", "pyiceberg", "pydantic", "click", "ast"}
     assert heavy & set(loaded) == set()

@@ -10,7 +10,7 @@ import pytest
 
 UNWINDING = """
 import signal, sys, time
-from cep_pipeline.signals import end_in_order
+from cep_pipeline.errors import end_in_order
 end_in_order(ignored_later=[signal.Signals(int(number)) for number in sys.argv[1:]])
 try:
     print("begun", flush=True)

@@ -54,6 +54,7 @@ from benchmarks.experiments.findings import (
 from benchmarks.experiments.page import Page, Picture, findings_page, table_across, zeros_not_drawn
 from benchmarks.report import markdown_table
 from benchmarks.traffic_stream import generate_traffic
+from cep_pipeline.charts import PALETTE
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
@@ -70,7 +71,6 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.observed import NodeCounts
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.vega import PALETTE
 
 SLOW_S = 0.5
 """A plan that takes longer than this is run only once."""

@@ -58,6 +58,7 @@ from benchmarks.experiments.workloads import (
 from benchmarks.measure import SHARING_OF, one_core
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import ConstantThreshold, DecisionFunction, Static
+from cep_pipeline.charts import PALETTE
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network.run import NetworkRun
@@ -72,7 +73,6 @@ from cep_pipeline.planning.trees import OrderOrTree, as_tree
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.vega import PALETTE
 
 WORKLOAD, SIZE, SEARCH, TIME, COUNT = "workload size", "pattern size", "search time", "time window", "count window"
 DENSITY, RATES, ADAPTIVE = "density", "rate difference", "adaptive"

@@ -18,9 +18,8 @@ from pathlib import Path
 import click
 
 from cep_pipeline import __version__
-from cep_pipeline.errors import CepError, InputError, NoRoom
+from cep_pipeline.errors import CepError, InputError, NoRoom, Terminated, end_in_order
 from cep_pipeline.foreign_text import shortened, shortened_message
-from cep_pipeline.signals import Terminated, end_in_order
 
 COMMAND_GROUPS = {
     "First steps": {

@@ -15,9 +15,17 @@ import pyarrow.compute as pc
 from rich.table import Table
 
 from cep_pipeline.cli.files import STDOUT, check_output_file, write_matches
-from cep_pipeline.cli.options import PATH, counted, json_option, pattern_file_options
+from cep_pipeline.cli.options import (
+    PATH,
+    counted,
+    following_settings,
+    json_option,
+    pattern_file_options,
+    planner_of,
+    planner_options,
+    read_settings,
+)
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.settings import following_settings, planner_of, planner_options, read_settings
 from cep_pipeline.cli.sources import event_paths, patterns_over_files, read_plan
 from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, table_of
 from cep_pipeline.errors import DataError, InputError
@@ -252,11 +260,9 @@ def _read(
             f"no event is left: {counted(loaded.rejected, 'row')} rejected, for the reasons that the notes above give; "
             "correct the files or the stream schema"
         )
-    instants = loaded.events.column("timestamp").cast("int64")
-    span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
     names = pc.unique(loaded.events.column(stream.type_attribute)).to_pylist()
     types = {None if name is None else str(name) for name in names}
-    for text in doubts_about(patterns, types, span_us, loaded.events):
+    for text in doubts_about(patterns, types, loaded.events):
         console.print(f"warning: {text}", highlight=False, markup=False)
     return loaded, read_s
 

@@ -405,14 +405,15 @@ def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str])
         return
     tables = warehouse.open_stream(opened.name)
     days = [record.day for record in tables.days() if record.events]
-    asked = {attribute for one in patterns for attribute, _ in (*texts_compared(one), *ordered_texts(one))}
-    asked.add(opened.schema.type_attribute)
+    asked = {opened.schema.type_attribute}
+    for one in patterns:
+        asked.update(ordered_texts(one), (attribute for attribute, _ in texts_compared(one)))
     columns = pa.schema([one for one in tables.events_schema if one.name in asked])
     if days and len(columns) == len(asked):  # a new attribute has no column yet
         files = tables.events_files(days[-1], days[-1])
         events = pa.concat_tables([read_data_file(file.path, columns) for file in files])
         types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
-        said = doubts_about(patterns, types, None, events)
+        said = doubts_about(patterns, types, events)
         doubts += [f"stream {opened.name}, {days[-1]}: {text}" for text in said]
 
 

@@ -113,7 +113,7 @@ def matches(
       cep matches --out matches.csv
       cep matches --events --out events.parquet       their events, a row each, for any other program
     """
-    from cep_pipeline.match_chart import check_chart_file
+    from cep_pipeline.charts import check_chart_file
     from cep_pipeline.pipeline.configuration import Configuration
 
     one_match = {"--match": match_id, "--chart": chart}

@@ -22,9 +22,11 @@ from cep_pipeline.cli.options import (
     one_of_two,
     pattern_file_options,
     pattern_set_option,
+    planner_of,
+    planner_options,
+    read_settings,
     writing,
 )
-from cep_pipeline.cli.settings import planner_of, planner_options, read_settings
 from cep_pipeline.cli.sources import (
     Asked,
     OpenedStream,

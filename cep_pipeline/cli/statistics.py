@@ -30,17 +30,13 @@ from cep_pipeline.pipeline.statistics_history import (
     statistics_of_events,
 )
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
-from cep_pipeline.statistics.sliding_window import Estimate
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
-from cep_pipeline.vega import BandPanel, BandPoint
 
 TITLES: dict[What, tuple[str, str]] = {
     "rate": ("leaf", "events/s"),
     "selectivity": ("condition", "selectivity"),
     "joint selectivity": ("conditions that depend on each other", "selectivity"),
 }
-PANELS_DRAWN = 12
-"""Numbers that are drawn unless all are asked for: those that move most."""
 SPARK_WIDTH = 24
 SHOWN_VARIABLES = 5
 """The most variables of a pattern that are shown with how often their events come last."""
@@ -129,8 +125,6 @@ class StatisticsView:
         """The local time of the stream at an instant."""
         return local_time(instant_us, self.of.timezone)
 
-    # -- tables ------------------------------------------------------------------------------------------------------
-
     def tables(self) -> list[Table]:
         """A table for each kind of number, and one of the last events of matches."""
         last = [self._last_events()] if self.of.shown.snapshot.output_profiles else []
@@ -179,34 +173,6 @@ class StatisticsView:
         found = (numbers_of(window).get(key) for window in self.of.windows)
         return [None if other is None else other.estimate.value for other in found]
 
-    # -- chart and JSON ----------------------------------------------------------------------------------------------
-
-    def panels(self) -> list[BandPanel]:
-        """The numbers over the windows (the days, where there are no windows), with what the last compared one says."""
-        snapshots = [day.snapshot for day in self.of.days] if len(self.of.windows) < 2 else list(self.of.windows)
-        ends = ((one.end_us if one.as_of_us is None else one.as_of_us, one) for one in snapshots)
-        by_time = [(self.clock(end), numbers_of(snapshot)) for end, snapshot in ends if end is not None]
-        level = numbers_of(self.of.compared[-1].snapshot) if self.of.compared else {}
-        panels = []
-        for number in self.numbers():
-            key = (number.what, number.key)
-            points = []
-            for at, numbers in by_time:
-                known = numbers[key].estimate if key in numbers else None
-                points.append(BandPoint(at, *((None,) * 3 if known is None else (known.value, known.low, known.high))))
-            if all(point.value is None for point in points):
-                continue  # known of days alone, and these are windows
-            unit = "/s" if number.what == "rate" else ""
-            compared = level[key].estimate.value if key in level else None
-            panels.append(BandPanel(f"{number.key}{unit and f', events{unit}'}", points, compared))
-        return panels
-
-    def moving_panels(self, most: int = PANELS_DRAWN) -> tuple[list[BandPanel], int]:
-        """The panels of the numbers that move most, in their order, and of how many numbers they are."""
-        panels = self.panels()
-        by_movement = sorted(range(len(panels)), key=lambda place: _movement(panels[place]), reverse=True)
-        return [panels[place] for place in sorted(by_movement[:most])], len(panels)
-
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return {
@@ -228,19 +194,6 @@ class StatisticsView:
             "windows": [window.to_json() for window in self.of.windows],
             "notes": list(self.of.notes),
         }
-
-
-def _movement(panel: BandPanel) -> tuple[bool, float]:
-    """The factor between a number's lowest and highest point, and whether the intervals make it sure."""
-    known = [
-        Estimate(point.value, point.low, point.high)
-        for point in panel.points
-        if point.value is not None and point.low is not None and point.high is not None
-    ]
-    if not known:
-        return False, 0.0
-    drift = Drift(*(choose(known, key=lambda estimate: estimate.value) for choose in (min, max)))
-    return drift.sure, drift.factor
 
 
 def _drift(drift: Drift | None) -> tuple[str, str]:

@@ -20,6 +20,9 @@ from cep_pipeline.compiled.shipped import read_shipped, source
 
 Array = np.ndarray[Any, Any]
 
+WIDTH = 16
+"""Doubles that kernels compare at a time: columns need as many readable elements behind their end."""
+
 logger = logging.getLogger(__name__)
 
 _loading = threading.Lock()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.version import VERSION
+from cep_pipeline.lazy_names import VERSION
 
 
 def cache_folder() -> Path | None:

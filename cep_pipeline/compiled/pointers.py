@@ -1,6 +1,8 @@
 """Typed pointers made from addresses, so that a kernel takes one array of words instead of dozens of arguments.
 
-Numba reads and writes `pointer[i]` without a check or a wrapped index. Imported only where kernels are compiled.
+Numba reads and writes `pointer[i]` without a check or a wrapped index. At the end stand comparisons of 16 float64s at a
+time, and bits: each is a few instructions. Loops over so few numbers are unrolled, and comparisons whose results are
+bits are then not made into vectors. Imported only where kernels are compiled.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call"
@@ -8,8 +10,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from cep_pipeline.compiled.native import WIDTH
 
 
 def _pointer_to(kind: Any) -> Any:
@@ -85,3 +90,101 @@ def reader_of(record: Any) -> Any:
         return made(words, types.int64), generate
 
     return read
+
+
+# -- 16 numbers at a time ----------------------------------------------------------------------------------------------
+
+_doubles = ir.VectorType(ir.DoubleType(), WIDTH)
+_numbers = types.CPointer(types.float64)
+
+
+def _load(builder: Any, pointer: Any) -> Any:
+    return builder.load(builder.bitcast(pointer, _doubles.as_pointer()), align=8)
+
+
+def _spread(builder: Any, value: Any, kind: Any) -> Any:
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+
+
+def _comparison(comparator: str, right_kind: Any) -> Any:
+    """Bits of the numbers behind a pointer that compare so with others, or with one; none where one is NaN."""
+
+    @intrinsic
+    def compared(typing_context: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            one, other = arguments
+            other = _spread(builder, other, _doubles) if right_kind == types.float64 else _load(builder, other)
+            passed = builder.fcmp_ordered(comparator, _load(builder, one), other)
+            return builder.zext(builder.bitcast(passed, ir.IntType(WIDTH)), ir.IntType(64))
+
+        return types.int64(_numbers, right_kind), generate
+
+    return compared
+
+
+less, at_most, greater, at_least, equal, unequal = (
+    _comparison(comparator, _numbers) for comparator in ("<", "<=", ">", ">=", "==", "!=")
+)
+less_than, at_most_than, greater_than, at_least_than, equal_to, unequal_to = (
+    _comparison(comparator, types.float64) for comparator in ("<", "<=", ">", ">=", "==", "!=")
+)
+
+
+@intrinsic
+def fill(typing_context: Any, numbers: Any, value: Any) -> Any:
+    """Make all numbers behind a pointer one value."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        numbers, value = arguments
+        builder.store(_spread(builder, value, _doubles), builder.bitcast(numbers, _doubles.as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(_numbers, types.float64), generate
+
+
+_OFFSETS = [[bit for bit in range(8) if mask >> bit & 1] for mask in range(256)]
+_bytes, _places = ir.VectorType(ir.IntType(8), 8), ir.VectorType(ir.IntType(32), 8)
+
+
+@intrinsic
+def put_places(typing_context: Any, out: Any, first: Any, mask: Any) -> Any:
+    """Write the places of the bits of a mask of 8, counted from `first`; what is written behind them may be anything.
+
+    The table that the mask is looked up in has 2 KB: this is within 1.3 times the speed of the native instruction where
+    a CPU has it, and 3 to 5 times faster than LLVM's own substitute elsewhere.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        out, first, mask = arguments
+        kind = ir.ArrayType(_bytes, 256)
+        table = ir.GlobalVariable(builder.module, kind, builder.module.get_unique_name("offsets"))
+        table.global_constant, table.linkage = True, "internal"
+        table.initializer = ir.Constant(kind, [ir.Constant(_bytes, (own + [0] * 8)[:8]) for own in _OFFSETS])
+        offsets = builder.load(builder.gep(table, [ir.Constant(ir.IntType(64), 0), mask]), align=8)
+        places = builder.add(_spread(builder, first, _places), builder.zext(offsets, _places))
+        builder.store(places, builder.bitcast(out, _places.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.CPointer(types.int32), types.int32, types.int64), generate
+
+
+@intrinsic
+def count_bits(typing_context: Any, bits: Any) -> Any:
+    """The number of bits of an int64 that are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def lowest_bit(typing_context: Any, bits: Any) -> Any:
+    """The place of the lowest bit of an int64 that is set; 64 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate

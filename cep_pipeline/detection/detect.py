@@ -410,7 +410,7 @@ def _warn_of_doubts(fruitless: Sequence[Pattern], patterns: Sequence[Pattern], e
     found = doubts_about_order(patterns, events)
     if fruitless:
         types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
-        found += [text for text in doubts_about(fruitless, types, None, events) if text not in found]
+        found += [text for text in doubts_about(fruitless, types, events) if text not in found]
     for text in found:
         warnings.warn(text, PatternWarning, stacklevel=3)
 

@@ -39,7 +39,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.routines import room_for
-from cep_pipeline.version import IDS_VERSION
+from cep_pipeline.storage import IDS_VERSION
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 """Odd numbers without a pattern: the fractions of the golden ratio and of the root of 3."""

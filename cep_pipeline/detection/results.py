@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep_pipeline.charts import Drawing, MatchSeries, draw_match
 from cep_pipeline.detection.matches import BINDINGS, FIXED_FIELDS
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import html_table
-from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, place_of_id
 
 if TYPE_CHECKING:

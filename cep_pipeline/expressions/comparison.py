@@ -7,7 +7,7 @@ negated or not. `least`, `greatest` and `coalesce` stand at the end: they give o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -203,9 +203,8 @@ def is_exceeded(held: Array, new: Array, *, smaller: bool) -> Array:
 def _folded(kind: ValueType, arguments: list[Column], replaces: Callable[[Array, Array], Array]) -> Column:
     """The first argument, in whose place each next one comes where it is null, and where the rule says."""
     count = next((len(argument) for argument in arguments if len(argument) != 1), 1)
-    dictionary = None
     if kind is ValueType.STRING:
-        arguments, dictionary = _of_one_dictionary(arguments)
+        arguments = of_one_dictionary(arguments)
     dtype = np.float64 if kind is ValueType.FLOAT64 else arguments[0].values.dtype
     held, some = np.zeros(count, dtype), np.zeros(count, dtype=bool)
     for argument in arguments:
@@ -213,19 +212,21 @@ def _folded(kind: ValueType, arguments: list[Column], replaces: Callable[[Array,
         present = np.ones(count, dtype=bool) if argument.valid is None else np.broadcast_to(argument.valid, count)
         taken = present & (~some | replaces(held, new))
         held, some = np.where(taken, new, held), some | present
-    return Column(kind, held, None if some.all() else some, dictionary)
+    return Column(kind, held, None if some.all() else some, arguments[0].dictionary)
 
 
-def _of_one_dictionary(arguments: list[Column]) -> tuple[list[Column], Array]:
+def of_one_dictionary(columns: Sequence[Column]) -> list[Column]:
     """String columns with their ranks in one dictionary."""
-    dictionaries = [argument.dictionary for argument in arguments if argument.dictionary is not None]
+    dictionaries = [column.dictionary for column in columns if column.dictionary is not None]
+    if all(one is dictionaries[0] for one in dictionaries):
+        return list(columns)
     dictionary = np.array(sorted({text for one in dictionaries for text in one}), dtype=object)
-    columns = []
-    for argument, own in zip(arguments, dictionaries, strict=True):
+    found = []
+    for column, own in zip(columns, dictionaries, strict=True):
         ranks = np.searchsorted(dictionary, own).astype(np.int32)
-        values = ranks[argument.values] if len(own) else np.zeros(len(argument), np.int32)
-        columns.append(Column(ValueType.STRING, values, argument.valid, dictionary))
-    return columns, dictionary
+        values = ranks[column.values] if len(own) else np.zeros(len(column), np.int32)
+        found.append(Column(ValueType.STRING, values, column.valid, dictionary))
+    return found
 
 
 CHOICES: dict[str, Callable[[ValueType, list[Column]], Column]] = {

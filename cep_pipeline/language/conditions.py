@@ -15,8 +15,7 @@ from typing import TypeVar
 from cep_pipeline.errors import PatternError
 from cep_pipeline.foreign_text import did_you_mean
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.times import NoTime, length_us, time_us, timestamp_us
-from cep_pipeline.language.tokens import Cursor, Kind, Token, did_you_mean_of
+from cep_pipeline.language.tokens import Cursor, Kind, NoTime, Token, did_you_mean_of, length_us, time_us, timestamp_us
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,

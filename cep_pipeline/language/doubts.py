@@ -12,32 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.events.casting import SignsFound, find_signs
 from cep_pipeline.foreign_text import did_you_mean, listed
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Reference, Span, ValueType, walk
+from cep_pipeline.patterns.expressions import Aggregate, Call, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.expressions import Literal as Constant
-from cep_pipeline.patterns.pattern import Pattern, once_a_set
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import type_alternatives, types_of
-
-SPANS_OF_A_WINDOW = 10
-"""A window that is so many times as long as all events span is worth a question."""
 
 
 def doubts_about(
-    patterns: Sequence[Pattern],
-    types: Collection[str | None] | None,
-    span_us: int | None,
-    events: pa.Table | None = None,
+    patterns: Sequence[Pattern], types: Collection[str | None] | None, events: pa.Table | None = None
 ) -> list[str]:
-    """Say what is strange about patterns over events of these types that span so much time.
+    """Say what is strange about patterns over events of these types.
 
     Parameters
     ----------
     types
         The types of the events; None: they are not all known.
-    span_us
-        The time from the first event to the last; None: windows are not looked at.
     events
         The events, where their values are at hand: with all attributes that the patterns compare with text or order
         as text.
@@ -45,8 +36,8 @@ def doubts_about(
     Returns
     -------
     list of str
-        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, text
-        attributes that are ordered and look like numbers, and windows that are far longer than the events span.
+        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, and text
+        attributes that are ordered and look like numbers.
     """
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
@@ -70,15 +61,6 @@ def doubts_about(
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)
         found += doubts_about_order(patterns, events)
-    if span_us is None:
-        return found
-    windows = {pattern.name: pattern.window.time_us for pattern in patterns}
-    long = [name for name, window_us in windows.items() if window_us and 0 < span_us * SPANS_OF_A_WINDOW < window_us]
-    if long:
-        found.append(
-            f"WITHIN is more than {SPANS_OF_A_WINDOW} times as long as all events span, {span_us / 1e6:,.3f} s: "
-            f"{listed(long)}; is its unit right?"
-        )
     return found
 
 
@@ -130,20 +112,19 @@ LOOKED_AT = 10_000
 """The first values of an attribute, without nulls, that are looked at."""
 _LONGEST = 40
 _EQUALITIES = (Comparator.EQ, Comparator.NE)
+_LIKE_NUMBERS = r"^\s*[+-]?((0|[1-9][0-9]*)([.,][0-9]+)?|[1-9][0-9]{0,2}([.,' ][0-9]{3})+([.,][0-9]+)?|[.,][0-9]+)\s*$"
+"""Numbers, with signs for thousands and decimals or without; codes such as 007 are none."""
 
 
-def ordered_texts(pattern: Pattern) -> list[tuple[str, Span]]:
-    """The text attributes of events whose values a pattern orders, each with the place.
+def ordered_texts(pattern: Pattern) -> list[str]:
+    """The text attributes of events whose values a pattern orders, each once.
 
     It orders them by `<`, `<=`, `>`, `>=` and BETWEEN, and by `min`, `max`, `least` and `greatest`.
     """
     of_matches = variables_of_matches(pattern)
-    return [
-        (node.attribute, span)
-        for expression, span in _ordered(pattern)
-        for node in walk(expression)
-        if isinstance(node, Reference | Aggregate) and node.type is ValueType.STRING and node.variable not in of_matches
-    ]
+    nodes = (node for expression in _ordered(pattern) for node in walk(expression))
+    texts = (node for node in nodes if isinstance(node, Reference | Aggregate) and node.type is ValueType.STRING)
+    return list(dict.fromkeys(node.attribute for node in texts if node.variable not in of_matches))
 
 
 def variables_of_matches(pattern: Pattern) -> frozenset[str]:
@@ -152,19 +133,19 @@ def variables_of_matches(pattern: Pattern) -> frozenset[str]:
     return frozenset(one.variable for one in pattern.operands if not composed.isdisjoint(one.types))
 
 
-def _ordered(pattern: Pattern) -> Iterator[tuple[Expression, Span]]:
-    """The expressions whose values are compared by order, each with the place of the comparison."""
+def _ordered(pattern: Pattern) -> Iterator[Expression]:
+    """The expressions whose values are compared by order."""
     atoms = [atom for clause in pattern.written_clauses for conjunct in clause.conjuncts for atom in conjunct.atoms]
     for atom in atoms:
         if isinstance(atom, Between) or (isinstance(atom, Comparison) and atom.comparator not in _EQUALITIES):
-            yield from ((expression, atom.span) for expression in expressions_of(atom))
+            yield from expressions_of(atom)
     values = [expression for atom in atoms for expression in expressions_of(atom)]
     for node in (node for one in (*values, *(item.expression for item in pattern.items)) for node in walk(one)):
         if isinstance(node, Aggregate | Call) and node.function in ("min", "max", "least", "greatest"):
-            yield node, node.span
+            yield node
     for one in pattern.summary.aggregates if pattern.summary is not None else ():
         if one.function in ("min", "max") and one.expression is not None:
-            yield one.expression, one.expression.span
+            yield one.expression
 
 
 def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[str]:
@@ -172,51 +153,18 @@ def doubts_about_order(patterns: Sequence[Pattern], events: pa.Table) -> list[st
 
     The events have these attributes. Their first `LOOKED_AT` values are looked at.
     """
-    texts = {}
-    for attribute in _places(patterns):
-        first = events.column(attribute).drop_null().slice(0, LOOKED_AT).cast(pa.string())
-        texts[attribute] = pc.utf8_trim_whitespace(pc.unique(first))
-    signs, found = find_signs(texts), []
-    for attribute, places in _places(patterns).items():
-        if said := _like_numbers(attribute, texts[attribute], signs):
-            at, *others = places
-            names = list(dict.fromkeys(name for named in places.values() for name in named))
-            orders = f"{listed(names)} order{'s' if len(names) == 1 else ''}"
-            also = f" (also at {listed(others)})" if others else ""
-            found.append(f"{at}: {attribute!r} is text, which {orders} by its characters; {said}{also}")
-    return found
-
-
-@once_a_set
-def _places(patterns: Sequence[Pattern]) -> dict[str, dict[str, list[str]]]:
-    """The text attributes that patterns order -> the places in the order of the patterns -> names of patterns."""
-    asked: dict[str, dict[str, list[str]]] = {}
+    asked: dict[str, list[str]] = {}
     for pattern in patterns:
-        for attribute, span in ordered_texts(pattern):
-            asked.setdefault(attribute, {}).setdefault(_place(pattern, span), []).append(pattern.name)
-    return asked
-
-
-def _place(pattern: Pattern, span: Span) -> str:
-    """File, line and column at which a part of a statement begins, as errors name them."""
-    offset, line, column = pattern.begins
-    before = pattern.written[: span.start - offset]
-    *lines, last = before.split("\n")
-    return f"{pattern.source}:{line + len(lines)}:{len(last) + (1 if lines else column)}"
-
-
-def _like_numbers(attribute: str, values: pa.Array, found: SignsFound) -> str:
-    """Say that values look like numbers, and what to write; empty where they do not, or are codes such as 007."""
-    signs = found.of.get(attribute)
-    if signs is None or pc.any(pc.match_substring_regex(values, "^0[0-9]+$")).as_py():
-        return ""
-    read = signs.with_point(values)
-    with_signs = values.filter(pc.and_(pc.not_equal(read, values), pc.not_equal(read, "")))
-    example = str((with_signs if len(with_signs) else values)[0])[:_LONGEST]
-    kind = "int64" if pc.all(pc.match_substring_regex(read, "^([+-]?[0-9]+)?$")).as_py() else "float64"
-    settings = f", and write `{signs.settings}` in `source`" if len(with_signs) else ""
-    either = f" ({found.said})" if found.other is not None and signs == found.chosen else ""
-    return (
-        f"its values, such as {example!r}, look like numbers, and as text '99' comes after '100': give it the "
-        f"type {kind} in the stream schema{settings}{either}"
-    )
+        for attribute in ordered_texts(pattern):
+            asked.setdefault(attribute, []).append(pattern.name)
+    found = []
+    for attribute, names in asked.items():
+        values = pc.unique(events.column(attribute).drop_null().slice(0, LOOKED_AT).cast(pa.string()))
+        if len(values) and pc.all(pc.match_substring_regex(values, _LIKE_NUMBERS)).as_py():
+            order = f"{listed(names)} order{'s' if len(names) == 1 else ''}"
+            found.append(
+                f"{attribute!r} is text, which {order} by its characters; "
+                f"its values, such as {str(values[0])[:_LONGEST]!r}, look like numbers, and as text '99' comes after "
+                "'100': give it the type int64 or float64 in the stream schema"
+            )
+    return found

@@ -438,7 +438,6 @@ _ARITHMETIC: dict[type[exp.Expr], tuple[str, int]] = {
 }  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Abs: "abs", exp.Sqrt: "sqrt", exp.Ln: "ln", exp.Coalesce: "coalesce",
-    exp.Greatest: "greatest", exp.Least: "least",
 }  # fmt: skip
 _AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max", exp.Count: "count",
@@ -845,8 +844,9 @@ class _Query:
     def _conditions_of(self, row: _Row, member: exp.Expr) -> Iterator[str]:
         """The conditions of a part of a DEFINE: for a list of its first row and of later ones, where they differ."""
         self.uses_steps = False
-        steps = ("first", "later") if row.is_list else ("each",)
-        texts = [one for step in steps for one in self._of_each_before(row, member, step)]
+        before = next(iter(row.before)) if len(row.before) == 1 else None
+        steps = (("first", before), ("later", None)) if row.is_list else (("each", before),)
+        texts = [self._condition(member, _Here(row, *step)) for step in steps]
         if row.is_list and not self.uses_steps:
             texts = [self._condition(member, _Here(row))]
         for text in dict.fromkeys(texts):
@@ -856,14 +856,6 @@ class _Query:
                 )
             if isinstance(text, str):
                 yield f"({text})" if isinstance(_bare(member), exp.Or) and " OR " in text else text
-
-    def _of_each_before(self, row: _Row, condition: exp.Expr, step: str) -> list[_Part]:
-        rows: list[_Row] = [one for one in row.before if one is not None]
-        before: list[_Row | None] = [*sorted(rows, key=lambda one: one.span.start)] if step != "later" else [None]
-        exact = all(one is not None and not one.is_optional for one in row.before)
-        if not exact or not before:
-            before = [None]
-        return list(dict.fromkeys(self._condition(condition, _Here(row, step, one)) for one in before))
 
     def _condition(self, node: exp.Expr, here: _Here, *, negated: bool = False) -> _Part:
         """A condition as text; `negated` says that a NOT stands around it."""
@@ -1023,11 +1015,6 @@ class _Query:
     def _function(self, node: exp.Expr, here: _Here) -> str | None:
         name = _FUNCTIONS[type(node)]
         values = [self._value(one, here) for one in (node.this, *node.expressions)]
-        if isinstance(node, exp.Greatest | exp.Least) and len(values) > 1:
-            raise self._refused(
-                f"{name.upper()} is null in SQL where one value is null, which it leaves out here: compare each value",
-                node,
-            )
         known = [one for one in values if one is not None]
         if not known or (len(known) < len(values) and not isinstance(node, exp.Coalesce)):
             return None

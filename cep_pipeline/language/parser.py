@@ -25,8 +25,7 @@ from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, type_na
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, WrittenValues
 from cep_pipeline.language.structure import StructureParser
-from cep_pipeline.language.times import NoTime, exact, length_us
-from cep_pipeline.language.tokens import Cursor, Kind, SourceText, Token, together
+from cep_pipeline.language.tokens import Cursor, Kind, NoTime, SourceText, Token, exact, length_us, together
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
 from cep_pipeline.patterns.pattern import (
@@ -216,7 +215,6 @@ class _Statement:
             timezone=self.schema.timezone,
             source=self.cursor.source.name,
             written=written,
-            begins=(start.span.start, *self.cursor.source.place(start.span.start)),
         )
         check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
         return pattern

@@ -1,4 +1,8 @@
-"""The text being parsed, with errors that show their place in it; its tokens, and the cursor that reads them."""
+"""The text being parsed, with errors that show their place in it; its tokens, and the cursor that reads them.
+
+Lengths of time such as `5 min`, TIMESTAMP 'text' and TIME 'text' stand at the end. All become whole microseconds. Every
+function of them raises `NoTime` with the reason for a text that is none; the parser knows its place.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,16 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, timezone
 from enum import Enum
+from fractions import Fraction
 from functools import cached_property
+from zoneinfo import ZoneInfo
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.foreign_text import did_you_mean
 from cep_pipeline.patterns.expressions import Span
+from cep_pipeline.patterns.pattern import UNIT_WORDS_US
 
 EXCERPT_WIDTH = 100
 """Longest part of a line that an excerpt shows; a longer line is cut around the place."""
@@ -355,3 +363,99 @@ class Cursor:
     def unexpected(self, expected: str, hint: str = "") -> PatternError:
         """The error for a current token that is not what it must be."""
         return self.error(f"expected {expected} but found {self.current}{hint}", self.current.span)
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+_CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_TIME = re.compile(_CLOCK)
+_TIMESTAMP = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]{_CLOCK}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?")
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class NoTime(Exception):
+    """Why a text is no time; the parser adds the place and makes it a PatternError."""
+
+
+def length_us(number: str, unit: str) -> Fraction:
+    """Microseconds of a number, as it is written, of a unit.
+
+    Examples
+    --------
+    >>> length_us("0.5", "ms"), length_us("2", "MINUTES")
+    (Fraction(500, 1), Fraction(120000000, 1))
+    """
+    return exact(number) * UNIT_WORDS_US[unit.lower()]
+
+
+def exact(number: str) -> Fraction:
+    """The value of a number token; NoTime where it is too long to be a length."""
+    if len(number) > 40:
+        raise NoTime("this number is too long for a length of time")
+    mantissa, _, exponent = number.lower().partition("e")
+    if len(exponent) > 4:
+        raise NoTime("the exponent of this length is out of range")
+    return Fraction(f"{mantissa}e{exponent or 0}")
+
+
+def time_us(text: str) -> int:
+    """Microseconds since 00:00 of `TIME 'text'`.
+
+    Examples
+    --------
+    >>> time_us("09:30"), time_us("00:00:01.5")
+    (34200000000, 1500000)
+    """
+    try:
+        clock = time.fromisoformat(text if _TIME.fullmatch(text) else "")
+    except ValueError:
+        rule = "write hh:mm, hh:mm:ss or hh:mm:ss.ffffff, from 00:00 on and before 24:00"
+        raise NoTime(f"'{text}' is no time; {rule}") from None
+    return (datetime.combine(_EPOCH, clock) - _EPOCH) // _MICROSECOND
+
+
+def timestamp_us(text: str, zone: str) -> int:
+    """Microseconds since the epoch of `TIMESTAMP 'text'`, a local time of a zone unless the text has an offset.
+
+    Examples
+    --------
+    >>> timestamp_us("2013-10-07 09:30", "America/New_York") == timestamp_us("2013-10-07T13:30:00Z", "UTC")
+    True
+    """
+    if not _TIMESTAMP.fullmatch(text):
+        raise NoTime(
+            f"'{text}' is no timestamp; write YYYY-MM-DD, YYYY-MM-DD hh:mm or YYYY-MM-DD hh:mm:ss.ffffff, and behind "
+            "it Z or an offset such as +02:00 where it is no local time"
+        )
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise NoTime(f"'{text}' is no timestamp: {error}") from None
+    if read.tzinfo is not None:
+        return (read - _EPOCH.replace(tzinfo=UTC)) // _MICROSECOND
+    return (read - _EPOCH) // _MICROSECOND - _local_offset_us(text, read, zone)
+
+
+def _local_offset_us(text: str, local: datetime, zone: str) -> int:
+    """The distance from UTC of a local time; NoTime where the clock never shows it, or shows it twice."""
+    at = ZoneInfo(zone)
+    first, second = (local.replace(tzinfo=at, fold=fold).utcoffset() for fold in (0, 1))
+    assert first is not None and second is not None
+    if first < second:
+        later = local + (second - first)
+        raise NoTime(
+            f"'{text}' does not exist in {zone}: there the clock is put forward by {second - first}; write a time that "
+            f"exists, such as '{later.isoformat(' ')}'"
+        )
+    if first > second:
+        ways = " or ".join(f"'{_with_offset(local, offset)}'" for offset in (first, second))
+        raise NoTime(f"'{text}' is ambiguous in {zone}, where the clock shows it twice; add the offset: {ways}")
+    return first // _MICROSECOND
+
+
+def _with_offset(local: datetime, offset: timedelta) -> str:
+    """A local time with its offset, or in UTC where the offset has seconds, as some had long ago."""
+    if offset % timedelta(minutes=1):
+        return f"{(local - offset).isoformat(' ')}Z"
+    return local.replace(tzinfo=timezone(offset)).isoformat(" ")

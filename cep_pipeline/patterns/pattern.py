@@ -258,8 +258,6 @@ class Pattern:
         The zone of the stream's local time.
     source, written
         The name of the text that the statement stands in, and the statement as it stands there, for people.
-    begins
-        Where the statement begins in its text: the offset, and the line and column, counted from 1.
     """
 
     name: str
@@ -283,7 +281,6 @@ class Pattern:
     timezone: str = "UTC"
     source: str = field(default="<pattern>", compare=False)
     written: str = field(default="", compare=False)
-    begins: tuple[int, int, int] = field(default=(0, 1, 1), compare=False)
 
     def __post_init__(self) -> None:
         variables = [operand.variable for operand in self.operands]

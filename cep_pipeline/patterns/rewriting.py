@@ -22,7 +22,6 @@ from cep_pipeline.patterns.conditions import (
     Like,
     Membership,
     NullTest,
-    Truth,
     expressions_of,
 )
 from cep_pipeline.patterns.expressions import (
@@ -31,6 +30,7 @@ from cep_pipeline.patterns.expressions import (
     Call,
     Element,
     Expression,
+    Length,
     Literal,
     Negative,
     Reference,
@@ -48,7 +48,7 @@ MOST_US = 1 << 60
 def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
     """The node with `leaf(e)` for each expression e in it without operands: references, lengths, aggregates, literals.
 
-    A conjunct or comparison of which nothing changes stays the same object.
+    A node of which nothing changes stays the same object.
 
     Examples
     --------
@@ -63,36 +63,29 @@ def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
 
 
 def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], Expression]) -> Any:
-    if isinstance(node, Reference | Literal):  # most nodes
-        return leaf(node)
-    match node:
-        case Conjunct(atoms):
-            parts = tuple(_rewritten(atom, leaf) for atom in atoms)
-            return node if all(map(operator.is_, parts, atoms)) else Conjunct(parts)
-        case Comparison(comparator, left, right):
-            sides = _rewritten(left, leaf), _rewritten(right, leaf)
-            return node if sides[0] is left and sides[1] is right else Comparison(comparator, *sides, node.span)
-        case Arithmetic(_, left, right):
-            return replace(node, left=_rewritten(left, leaf), right=_rewritten(right, leaf))
-        case Membership(expression):
-            return replace(node, expression=_rewritten(expression, leaf))
-        case Between(expression, low, high):
-            return replace(
-                node,
-                expression=_rewritten(expression, leaf),
-                low=_rewritten(low, leaf),
-                high=_rewritten(high, leaf),
-            )
-        case NullTest(expression) | Like(expression):
-            return replace(node, expression=_rewritten(expression, leaf))
-        case Negative(operand):
-            return replace(node, operand=_rewritten(operand, leaf))
-        case Call(_, arguments):
-            return replace(node, arguments=tuple(_rewritten(argument, leaf) for argument in arguments))
-        case Truth():
-            return node
-        case _:
-            return leaf(node)
+    if isinstance(node, Conjunct):
+        atoms = tuple(_rewritten(atom, leaf) for atom in node.atoms)
+        return node if all(map(operator.is_, atoms, node.atoms)) else Conjunct(atoms)
+    if isinstance(node, Call):
+        return replace(node, arguments=tuple(_rewritten(argument, leaf) for argument in node.arguments))
+    names = _WITHIN.get(type(node))
+    if names is None:
+        return leaf(node) if isinstance(node, Reference | Literal | Length | Aggregate) else node
+    before = [getattr(node, name) for name in names]
+    after = [_rewritten(one, leaf) for one in before]
+    return node if all(map(operator.is_, before, after)) else replace(node, **dict(zip(names, after, strict=True)))
+
+
+_WITHIN: dict[type, tuple[str, ...]] = {
+    Comparison: ("left", "right"),
+    Membership: ("expression",),
+    Between: ("expression", "low", "high"),
+    NullTest: ("expression",),
+    Like: ("expression",),
+    Negative: ("operand",),
+    Arithmetic: ("left", "right"),
+}
+"""The fields of atoms and expressions that are expressions."""
 
 
 def with_values(conjunct: Conjunct, *, sets: bool = False) -> Conjunct:

@@ -105,24 +105,17 @@ def event_operands(structure: Structure) -> Iterator[EventOperand]:
             yield from event_operands(operand)
 
 
-def structure_text(structure: Structure, type_text: Callable[[str], str] = str) -> str:
-    """SEQ, AND and OR over operands in one line, as the language writes them; `type_text` spells an event type."""
+def structure_text(structure: Structure, type_text: Callable[[str], str] = str, *, inside: bool = False) -> str:
+    """SEQ, AND and OR over operands in one line, as the language writes them; `type_text` spells an event type.
+
+    The variables `inside` of a negation have no `~`, which stands before it.
+    """
     if isinstance(structure, Composite):
-        operands = ", ".join(structure_text(operand, type_text) for operand in structure.operands)
+        operands = ", ".join(structure_text(operand, type_text, inside=inside) for operand in structure.operands)
         return f"{structure.operator.value}({operands})"
     if isinstance(structure, Negation):
-        return f"~{_positive_text(structure.operand, type_text)}"
-    return f"{'~' if structure.negated else ''}{_operand_text(structure, type_text)}"
-
-
-def _positive_text(structure: Structure, type_text: Callable[[str], str]) -> str:
-    """A structure without the `~` of its variables, which a negation around it has."""
-    if isinstance(structure, Composite):
-        operands = ", ".join(_positive_text(operand, type_text) for operand in structure.operands)
-        return f"{structure.operator.value}({operands})"
-    if isinstance(structure, Negation):
-        raise ValueError("a negation stands inside of a negation")
-    return _operand_text(structure, type_text)
+        return f"~{structure_text(structure.operand, type_text, inside=True)}"
+    return f"{'~' if structure.negated and not inside else ''}{_operand_text(structure, type_text)}"
 
 
 def _operand_text(operand: EventOperand, type_text: Callable[[str], str]) -> str:

@@ -126,14 +126,13 @@ def with_composed(spark: SparkSession, work: DayWork, inputs: DayInputs, result:
 class PreparedDay:
     """A day that is ready to be detected: its job and slices, and what comes behind them.
 
-    `first_days` are those of the events that were gathered by partition. The events that are read span `read_us`.
+    `first_days` are those of the events that were gathered by partition.
     """
 
     job: DetectionJob
     slices: Sequence[Slice]
     behind: Slice
     first_days: frozenset[date | None]
-    read_us: int
 
     @classmethod
     def of(
@@ -171,7 +170,6 @@ class PreparedDay:
             slices,
             behind[0] if behind else Slice(work.end, None, (), events.look_back),
             frozenset(earlier.first_day for _, earlier in gathered),
-            max((group.last[0] for group in groups), default=0) - min((group.first[0] for group in groups), default=0),
         )
 
 
@@ -186,7 +184,7 @@ def _of_set(work: DayWork, inputs: DayInputs, patterns: Sequence[Pattern]) -> di
     """
     pattern_set = inputs.pattern_set
     free = free_bytes(work.tables.warehouse.location)
-    most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
+    most = None if free is None else int(free * SHARE_OF_DISK)
     return {
         "patterns": tuple(patterns),
         "pattern_set": pattern_set.name,

@@ -14,8 +14,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table, listed
 
 if TYPE_CHECKING:
+    from cep_pipeline.charts import Drawing
     from cep_pipeline.detection.results import Matches
-    from cep_pipeline.match_chart import Drawing
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.stream_tables import StreamTables
     from cep_pipeline.warehouse.warehouse import Warehouse

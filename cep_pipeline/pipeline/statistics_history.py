@@ -1,9 +1,9 @@
-"""Statistics to be looked at: a day's, those of a moment, of days one after another, and what they have moved from."""
+"""Statistics to be looked at: a day's, those of files, and what they have moved from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -13,9 +13,8 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.plans import of_another_format
-from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, windows_of_day
+from cep_pipeline.pipeline.statistics import out_of_date, windows_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.drift import numbers_of
 from cep_pipeline.statistics.estimate import windowed_statistics
 
 if TYPE_CHECKING:
@@ -39,14 +38,12 @@ class StatisticsOverview:
     """The statistics of a stream, as they are shown.
 
     The drift of the numbers `shown` is told against those `compared`: the day before, and the snapshot of the current
-    plan. `days` and `windows` are in order, windows by the times at which they end. `notes` are what a person should
-    know.
+    plan. `windows` are in order of the times at which they end. `notes` are what a person should know.
     """
 
     shown: Labelled
     timezone: str
     compared: tuple[Labelled, ...] = ()
-    days: tuple[Labelled, ...] = ()
     windows: tuple[StatisticsSnapshot, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -66,50 +63,11 @@ class StatisticsHistory:
     def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift."""
         chosen = self._records(day)[-1].day
-        whole = self.tables.statistics(self.pattern_set.name, chosen, chosen)
-        return replace(self._over_days(whole, whole), days=())
-
-    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
-        """Days one after another (None: from the first, to the last), or so many latest of them; the last in full."""
-        found = self.tables.statistics(self.pattern_set.name, first, last)
-        known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
-        if not known:
-            between = f"from {first} to {last}" if first or last else "of any day"
-            raise no_statistics_of(self.stream, self.pattern_set, between)
-        return self._over_days(known, known)
-
-    def of_latest_days(self, most: int, most_numbers: int) -> StatisticsOverview:
-        """The `most` latest days one after another, within a bound on what is read, for a page.
-
-        All days and windows together have at most so many numbers: there are fewer days, down to one, where they have
-        more, and windows are left out where they would have more.
-        """
-        name = self.pattern_set.name
-        published = [record.day for record in self.tables.days()]
-        if not published:
-            raise InputError(
-                f"stream {self.stream.name!r} has no events yet: run `cep run --stream {self.stream.name}`"
-            )
-        last = published[-1]
-        found = self.tables.statistics(name, last, last, without=LONG)
-        numbers = max(
-            1, *(len(numbers_of(self._snapshot(record))) for record in found if record.snapshot is not None), 1
-        )
-        days = published[-max(1, min(most, most_numbers // numbers)) :]
-        found = self.tables.statistics(name, days[0], last, without=LONG)
-        known = [record for record in found if record.snapshot is not None] or self._records()[-1:]
-        few = numbers * len(known) * WINDOWS_SHOWN <= most_numbers
-        return self._over_days(known, self.tables.statistics(name, known[0].day, known[-1].day) if few else ())
-
-    def _over_days(
-        self, known: Sequence[StatisticsRecord], with_windows: Sequence[StatisticsRecord]
-    ) -> StatisticsOverview:
-        """The overview of days, and of the windows of some or all of them."""
-        days = tuple(Labelled(str(record.day), self._snapshot(record)) for record in known)
-        windows, unread = self._windows(with_windows)
-        compared, said = self._compared(known[-1].day, known if len(known) > 1 else self._records())
-        shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
-        return StatisticsOverview(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
+        known = self.tables.statistics(self.pattern_set.name, chosen, chosen)
+        windows, unread = self._windows(known)
+        compared, said = self._compared(chosen, self._records())
+        shown = Labelled(f"business day {chosen}", self._snapshot(known[-1]))
+        return StatisticsOverview(shown, self.timezone, compared, windows, (*self._notes(known), *unread, *said))
 
     def _records(self, day: date | None = None) -> list[StatisticsRecord]:
         """Return the records of all days up to one (None: the last), without their long columns."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded
+from cep_pipeline.errors import BusyError, CepError, DataError, InputError, LimitExceeded, end_in_order
 from cep_pipeline.events.parse import StagedDay
 from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration, check_runnable
@@ -43,7 +43,6 @@ from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run import new_run_id
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
-from cep_pipeline.signals import end_in_order
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.records import RunRecord, RunStep, StatisticsRecord
 from cep_pipeline.warehouse.units import Draft, Drafts

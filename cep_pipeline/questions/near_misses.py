@@ -424,7 +424,7 @@ class _Question:
         self.seconds, self.end = seconds, time.monotonic() + seconds
         matches = self.count(self.pattern)
         types = set(pc.unique(self.whole[self.original.type_attribute].cast(pa.string())).to_pylist())
-        self.notes += doubts_about([self.original], types, None, self.whole)
+        self.notes += doubts_about([self.original], types, self.whole)
         changed = list(self.changed())
         counts = [LeftOut(rule, text, self.count(one), one) for rule, text, one in changed]
         left_out = sorted(counts, key=lambda one: (not one.without.exact, -one.without.matches))

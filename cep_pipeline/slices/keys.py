@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.expressions.columns import Array, Column
-from cep_pipeline.expressions.comparison import EXACT_IN_FLOAT
+from cep_pipeline.expressions.comparison import EXACT_IN_FLOAT, of_one_dictionary
+from cep_pipeline.expressions.comparison import known as known_values
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, connected_parts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import is_padded, padded
@@ -57,7 +57,7 @@ def comparable(columns: Sequence[Column]) -> list[Array]:
     """
     kinds = {column.type for column in columns}
     if kinds == {ValueType.STRING}:
-        return _string_ranks(columns)
+        return [as_floats(column) for column in of_one_dictionary(columns)]
     if not (kinds == {ValueType.BOOL} or all(kind.is_number for kind in kinds)):
         raise TypeError(f"{', '.join(sorted(kind.value for kind in kinds))} do not compare")
     if all(map(is_exact, columns)):
@@ -65,47 +65,22 @@ def comparable(columns: Sequence[Column]) -> list[Array]:
     return _number_ranks(columns)
 
 
-def _string_ranks(columns: Sequence[Column]) -> list[Array]:
-    dictionaries = [column.dictionary for column in columns if column.dictionary is not None]
-    if all(one is other for one, other in pairwise(dictionaries)):
-        ranks = [np.arange(len(dictionaries[0]), dtype=np.float64)] * len(columns)
-    else:
-        ranks = _ranks(dictionaries)
-    return [_spread(rank, column.values, column.valid) for rank, column in zip(ranks, columns, strict=True)]
-
-
 def _number_ranks(columns: Sequence[Column]) -> list[Array]:
     """Ranks of int64 values, or of int64 and float64 ones together: as Python numbers, which compare exactly."""
-    known = []
-    for column in columns:
-        mask = np.ones(len(column), dtype=bool) if column.valid is None else column.valid
-        known.append(mask & ~np.isnan(column.values) if column.type is ValueType.FLOAT64 else mask)
+    known = [np.ones(len(one), dtype=bool) if (mask := known_values(one)) is None else mask for one in columns]
     mixed = any(column.type is ValueType.FLOAT64 for column in columns)
     values = [
         column.values[mask].astype(object) if mixed else column.values[mask]
         for column, mask in zip(columns, known, strict=True)
     ]
+    _, ranks = np.unique(np.concatenate(values), return_inverse=True)
     result = []
-    for column, mask, rank in zip(columns, known, _ranks(values), strict=True):
+    for column, mask, rank in zip(columns, known, _split(ranks, values), strict=True):
         spread = padded(len(column), np.float64)
         spread[:] = np.nan
         spread[mask] = rank
         result.append(spread)
     return result
-
-
-def _ranks(parts: Sequence[Array]) -> list[Array]:
-    _, inverse = np.unique(np.concatenate(parts), return_inverse=True)
-    ends = np.cumsum([len(part) for part in parts])[:-1]
-    return np.split(inverse.astype(np.float64), ends)
-
-
-def _spread(ranks: Array, codes: Array, valid: Array | None) -> Array:
-    values = padded(len(codes), np.float64)
-    values[:] = ranks[codes] if len(ranks) else np.nan
-    if valid is not None:
-        values[~valid] = np.nan
-    return values
 
 
 T = TypeVar("T")
@@ -240,34 +215,22 @@ def _equal_terms(conjunct: Conjunct) -> tuple[OwnTerm, OwnTerm] | None:
 
 def _equalities(conjuncts: Iterable[Conjunct]) -> list[Key]:
     """Classes of expressions that the conjuncts make equal; of each variable the first expression."""
-    classes: list[dict[str, Expression]] = []
-    members: dict[OwnTerm, int] = {}
-    edges: list[tuple[Conjunct, OwnTerm, OwnTerm]] = []
-    for conjunct in conjuncts:
-        equal = _equal_terms(conjunct)
-        if equal is not None:
-            edges.append((conjunct, *equal))
-    for _, one, other in edges:
-        for term in (one, other):
-            if term not in members:
-                members[term] = len(classes)
-                classes.append({term[0]: term[1]})
-        kept, gone = sorted((members[one], members[other]))
-        if kept != gone:
-            for variable, expression in classes[gone].items():
-                classes[kept].setdefault(variable, expression)
-            classes[gone] = {}
-            members = {term: kept if place == gone else place for term, place in members.items()}
-    keys = []
-    for place, terms in enumerate(classes):
-        if len(terms) < 2:
-            continue
+    edges = [(conjunct, *equal) for conjunct in conjuncts if (equal := _equal_terms(conjunct)) is not None]
+    places: dict[OwnTerm, int] = {}
+    for _, *ends in edges:
+        for term in ends:
+            places.setdefault(term, len(places))
+    terms, keys = list(places), []
+    for part in connected_parts(range(len(terms)), ((places[one], places[other]) for _, one, other in edges)):
+        chosen: dict[str, Expression] = {}
+        for variable, expression in (terms[place] for place in part):
+            chosen.setdefault(variable, expression)
         made_true = frozenset(
             conjunct
             for conjunct, one, other in edges
-            if members[one] == place and terms.get(one[0]) == one[1] and terms.get(other[0]) == other[1]
+            if places[one] in part and chosen[one[0]] == one[1] and chosen[other[0]] == other[1]
         )
-        keys.append(Key(tuple((variable, (expression,)) for variable, expression in terms.items()), made_true))
+        keys.append(Key(tuple((variable, (expression,)) for variable, expression in chosen.items()), made_true))
     return keys
 
 

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.compiled.native import WIDTH, NativeKernel
 from cep_pipeline.expressions.columns import Array
 
 PADDING = WIDTH

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cep_pipeline.compiled.object_code import cache_folder
-from cep_pipeline.errors import CepError, InputError, NoRoom
-from cep_pipeline.signals import ENDING, interruption_before
+from cep_pipeline.errors import ENDING, CepError, InputError, NoRoom, interruption_before
 from cep_pipeline.spark.workers import trouble_with_workers
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.version import VERSION
+from cep_pipeline.lazy_names import VERSION
 
 PROJECT = "cep-pipeline"
 COMPARED = ("numpy", "pandas", "pyarrow", "llvmlite")

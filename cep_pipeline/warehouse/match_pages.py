@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cep_pipeline.charts import Drawing, MatchSeries, draw_match
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.timestamps import moved
-from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.storage import canonical_json, digest_of
-from cep_pipeline.version import IDS_VERSION
+from cep_pipeline.storage import IDS_VERSION, canonical_json, digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern

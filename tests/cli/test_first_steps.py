@@ -407,9 +407,8 @@ def test_signs_of_numbers_are_proposed_and_text_that_looks_like_numbers_is_told(
     [patterns] = (project / "patterns").iterdir()
     patterns.write_text("NAME up PATTERN SEQ(Event a, Event b)\nWHERE b.Betrag > a.Betrag WITHIN 1 hour\n")
     said = (
-        f"{patterns.name}:2:7: 'Betrag' is text, which up orders by its characters; its values, such as '1.250,50', "
-        "look like numbers, and as text '99' comes after '100': give it the type float64 in the stream schema, and "
-        'write `decimal: ",", thousands: "."` in `source`'
+        "'Betrag' is text, which up orders by its characters; its values, such as '1.250,50', look like numbers, and "
+        "as text '99' comes after '100': give it the type int64 or float64 in the stream schema"
     )
     files = ("--patterns", str(patterns), "--schema", str(stream), "--events", str(tmp_path / "2025-03-03.csv"))
     calls = [("preview",), ("detect", *files), ("run",), ("check",)]

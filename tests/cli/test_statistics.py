@@ -1,4 +1,4 @@
-"""`cep statistics`: of a published stream and of files, as tables, as JSON, as a chart."""
+"""`cep statistics`: of a published stream and of files, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import json
 
 import pytest
 
-from cep_pipeline.cli.statistics import StatisticsView, sparkline
+from cep_pipeline.cli.statistics import sparkline
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsHistory, StatisticsOverview
-from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics
-from cep_pipeline.statistics.drift import numbers_of
-from cep_pipeline.statistics.snapshot import LeafRate, Source
+from cep_pipeline.statistics import WindowedStatistics
 from tests.cli.command_line import cep
 from tests.pipeline.project import DAYS, Project
 
@@ -52,32 +48,6 @@ def test_json_has_the_snapshot_its_windows_and_its_drift(project: Project) -> No
         assert (since[leaf]["before"], since[leaf]["now"]) == (monday[leaf], rate)
         if monday[leaf]:
             assert since[leaf]["factor"] == pytest.approx(rate / monday[leaf])
-
-
-def test_a_page_reads_as_many_days_and_windows_as_its_bound_allows(project: Project) -> None:
-    stream = Configuration.load(project.folder / "pipeline.yaml").stream("ticks")
-    history = StatisticsHistory(project.tables(), stream, stream.pattern_set("all"))
-    whole, all_of_it = history.of_days(None, None), history.of_latest_days(42, 1_000_000)
-    assert (all_of_it.days, all_of_it.windows, all_of_it.compared) == (whole.days, whole.windows, whole.compared)
-    assert len(whole.windows) > 3
-    numbers = len(numbers_of(whole.shown.snapshot))
-    for most, of, days in ((42, 3 * numbers, 3), (2, 3 * numbers, 2), (42, 2 * numbers + 1, 2), (42, 1, 1)):
-        bounded = history.of_latest_days(most, of)
-        assert (bounded.days, bounded.windows) == (whole.days[-days:], ())
-        assert (bounded.shown, bounded.compared) == (whole.shown, whole.compared)
-
-
-def test_the_numbers_that_move_most_are_those_that_surely_move_by_the_largest_factor() -> None:
-    def snapshot(day: int, rates: dict[str, float], unsure: float) -> Labelled:
-        known = [LeafRate(leaf, rate, None, Source.COUNT, rate, rate) for leaf, rate in rates.items()]
-        unclear = LeafRate("unclear", unsure, None, Source.COUNT, 0.0, 100.0)
-        return Labelled(str(day), StatisticsSnapshot(rates=(*known, unclear), as_of_us=day, start_us=0, end_us=day))
-
-    days = (snapshot(1, {"A": 1.0, "B": 1.0, "C": 5.0}, 1.0), snapshot(2, {"A": 1.1, "B": 4.0, "C": 2.0}, 90.0))
-    view = StatisticsView(StatisticsOverview(days[1], "UTC", days=days))
-    titles = [panel.title for panel in view.moving_panels(2)[0]]
-    assert titles == ["B, events/s", "C, events/s"]
-    assert view.moving_panels(9)[1] == 4
 
 
 def test_statistics_of_files(project: Project) -> None:

@@ -537,17 +537,10 @@ def test_pages_of_a_thousand_patterns_show_a_bounded_part(
     assert overview.count('"numbers of matches of the latest days"') == cep_pages.SHOWN_PATTERNS
     assert "all.p999" in overview and ">all.p9<" not in overview, "the most frequent ones are shown"
     assert rows_of(statistics) == 1 + cep_pages.SHOWN_RUNS
-    last = cep_pages.DRAWN_PANELS - 1
-    assert f"concat_{last}_group" in statistics and f"concat_{last + 1}_group" not in statistics
-    assert "12 of 1,000 numbers, those that move most over the latest 6 days" in text(statistics)
     assert text(statistics).count("200 of 1,000 are shown") == 1 and text(run).count("200 of 1,000 are shown") == 2
     assert rows_of(run) < 2 * cep_pages.SHOWN_RUNS + 20 and "all.p999" in run and "all.p799<" not in run
     chosen = viewer.get(f"/cep/run?stream=ticks&run_id=publish&day={days[-1]}&match=p77").text
     assert set(re.findall(r">all\.(p\d+)<", chosen)) == {name for name in names if "p77" in name}
-    monkeypatch.setattr(cep_pages, "READ_NUMBERS", 3_999)
-    assert "over the latest 3 days" in text(viewer.get("/cep/statistics?stream=ticks").text)
-    monkeypatch.setattr(cep_pages, "READ_NUMBERS", 1)
-    assert "over the latest 1 day;" in text(viewer.get("/cep/statistics?stream=ticks").text)
 
 
 def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def lightness(color: str) -> float:
 
 def test_colours_stand_out_on_white_and_on_black() -> None:
     from benchmarks.experiments.lazy_nfa import STYLES
-    from cep_pipeline.vega import INK, PALETTE
+    from cep_pipeline.charts import INK, PALETTE
 
     for color in (INK, *PALETTE, *(style.color for style in STYLES.values())):
         for page in ("#ffffff", "#0d1117"):

@@ -21,25 +21,13 @@ def doubts(text: str, **columns: list[str | None]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (
-            ["99.7", "100.13"],
-            "such as '99.7', look like numbers, and as text '99' comes after '100': give it the type f",
-        ),
-        (["99", "100", None], "give it the type int64 in the stream schema"),
-        (["99,73", "100,13"], 'type float64 in the stream schema, and write `decimal: ","` in `source`'),
-        (["9", "1.250,5"], "such as '1.250,5', look"),
-        (["9", "1.250,5"], 'type float64 in the stream schema, and write `decimal: ",", thousands: "."` in `source`'),
-        (["1'250", "7"], 'type int64 in the stream schema, and write `thousands: "\'"` in `source`'),
-        (["1,250", "2,500"], '(1,250 is read as 1.250; no value tells if it is 1250: that would be thousands: ",")'),
-        ([*map(str, range(200)), "n/a"], "look like numbers"),
-    ],
+    "values",
+    [["99.7", "100.13"], ["99", "100", None], ["99,73", "100,13"], ["9", "1.250,5"], ["1'250", "7"], [" 0.5", "-12"]],
 )
-def test_values_that_are_no_text_are_told(values: list[str | None], said: str) -> None:
+def test_values_that_are_no_text_are_told(values: list[str | None]) -> None:
     (told,) = doubts("NAME n PATTERN SEQ(E a, E b)\n  WHERE a.x < b.x WITHIN 1 day", x=values)
-    assert told.startswith("p.sase:2:9: 'x' is text, which n orders by its characters; its values, such as ")
-    assert said in told
+    assert told.startswith(f"'x' is text, which n orders by its characters; its values, such as {values[0]!r}, look")
+    assert told.endswith("give it the type int64 or float64 in the stream schema")
 
 
 @pytest.mark.parametrize(
@@ -59,23 +47,23 @@ def test_text_and_what_is_in_order_as_text_is_not_told(values: list[str | None])
 
 
 @pytest.mark.parametrize(
-    ("condition", "returns", "place"),
+    ("condition", "returns"),
     [
-        ("a.x <= b[i].x", "", 36),
-        ("NOT a.x > '5'", "", 40),
-        ("a.n > 1 OR '5' >= a.x", "", 47),
-        ("a.x BETWEEN '1' AND '5'", "", 36),
-        ("a.n BETWEEN 1 AND 5 AND coalesce(a.x, 'z') < '5'", "", 60),
-        ("least(a.x, '5') = '5'", "", 36),
-        ("a.x = max(b[].x)", "", 42),
-        ("a.n = 1", " RETURN min(b[].x) AS low", 64),
-        ("a.n = 1", " SUMMARIZE max(a.x) AS high", 71),
+        ("a.x <= b[i].x", ""),
+        ("NOT a.x > '5'", ""),
+        ("a.n > 1 OR '5' >= a.x", ""),
+        ("a.x BETWEEN '1' AND '5'", ""),
+        ("a.n BETWEEN 1 AND 5 AND coalesce(a.x, 'z') < '5'", ""),
+        ("least(a.x, '5') = '5'", ""),
+        ("a.x = max(b[].x)", ""),
+        ("a.n = 1", " RETURN min(b[].x) AS low"),
+        ("a.n = 1", " SUMMARIZE max(a.x) AS high"),
     ],
 )
-def test_all_that_orders_text_is_looked_at(condition: str, returns: str, place: int) -> None:
+def test_all_that_orders_text_is_looked_at(condition: str, returns: str) -> None:
     text = f"NAME n PATTERN SEQ(E a, E+ b[]) WHERE {condition} WITHIN 1 day{returns}"
     (told,) = doubts(text, x=["1", "22"], y=["1", "22"])
-    assert told.startswith(f"p.sase:1:{place + 3}: 'x' is text, which n orders")
+    assert told.startswith("'x' is text, which n orders")
 
 
 @pytest.mark.parametrize("condition", ["a.x = b.x", "a.x IN ('1', '2')", "a.x LIKE '1%'", "a.n < b.n", "[x]"])
@@ -83,13 +71,11 @@ def test_what_orders_no_text_is_not_told(condition: str) -> None:
     assert doubts(f"PATTERN SEQ(E a, E b) WHERE {condition} WITHIN 1 day", x=["1", "22"]) == []
 
 
-def test_an_attribute_is_told_once_with_all_places_and_the_signs_of_all_values() -> None:
+def test_an_attribute_is_told_once_with_the_names_of_the_patterns() -> None:
     text = "\n".join(f"NAME p{n} PATTERN SEQ(E a, E b) WHERE a.x < b.x AND a.y < b.y WITHIN 1 day;" for n in range(30))
     of_x, of_y = doubts(text, x=["1.250", "9"], y=["0,5", "99"])
     names = ", ".join(f"p{n}" for n in range(20))
-    assert of_x.startswith(f"p.sase:1:37: 'x' is text, which {names} … and 10 more order by its characters;")
-    assert 'int64 in the stream schema, and write `decimal: ",", thousands: "."` in `source` (also at p.sase:2' in of_x
-    assert of_x.endswith("p.sase:21:38 … and 9 more)")
+    assert of_x.startswith(f"'x' is text, which {names} … and 10 more order by its characters;")
     assert "such as '0,5'" in of_y
 
 

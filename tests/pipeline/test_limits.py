@@ -9,11 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline import storage
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.errors import CepError, LimitExceeded
 from cep_pipeline.pipeline.configuration import Configuration, LimitSettings
@@ -184,15 +182,3 @@ def test_a_task_without_memory_says_so(spark: SparkSession) -> None:
 
     with pytest.raises(CepError, match="a test: a task has not enough memory"):
         run_tasks(spark, work, [0], what="a test")
-
-
-def test_a_disk_that_is_almost_full_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = stream_schema().table([{"timestamp": 0, "kind": "A"}])
-    storage.write_data_file(str(tmp_path / "one.parquet"), table, table.schema)
-    monkeypatch.setattr(storage, "KEPT_FREE", 1 << 60)
-    monkeypatch.setattr(storage, "SHARE_KEPT_FREE", 1.0)
-    with pytest.raises(CepError, match="the disk is almost full"):
-        storage.write_data_file(str(tmp_path / "two.parquet"), table, table.schema)
-    monkeypatch.setattr(storage, "SHARE_KEPT_FREE", 0.0)
-    storage.write_data_file(str(tmp_path / "two.parquet"), table, table.schema)
-    assert pq.read_table(tmp_path / "two.parquet").equals(table)

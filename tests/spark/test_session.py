@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.signals import Terminated
+from cep_pipeline.errors import CepError, InputError, Terminated
 from cep_pipeline.spark import session
 from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, shared_session, spark_session
 from cep_pipeline.spark.tasks import run_tasks

@@ -123,7 +123,7 @@ def test_a_worker_that_runs_another_version_is_refused(either: SparkSession, mon
 WAITING = """\
 import sys, time
 from pathlib import Path
-from cep_pipeline.signals import end_in_order
+from cep_pipeline.errors import end_in_order
 from cep_pipeline.spark.session import is_connect, spark_session
 from cep_pipeline.spark.tasks import run_tasks
 
@@ -155,7 +155,7 @@ def test_a_signal_ends_the_job_with_its_tasks(
         _, said = process.communicate(timeout=50)
     assert time.monotonic() - begin < 50
     assert process.returncode != 0
-    assert said.strip().splitlines()[-1].startswith(("KeyboardInterrupt", "cep_pipeline.signals.Terminated"))
+    assert said.strip().splitlines()[-1].startswith(("KeyboardInterrupt", "cep_pipeline.errors.Terminated"))
     assert not (tmp_path / "ended").exists()
 
 

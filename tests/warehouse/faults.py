@@ -33,8 +33,7 @@ import cep_pipeline.storage
 from cep_pipeline.errors import BusyError, CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA, SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.storage import conform, digest_of, write_data_file
-from cep_pipeline.version import IDS_VERSION
+from cep_pipeline.storage import IDS_VERSION, conform, digest_of, write_data_file
 from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.records import DayStatistics, EventsFingerprint, MatchesFingerprint

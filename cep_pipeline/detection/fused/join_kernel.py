@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.compiled.lanes import (
+from cep_pipeline.compiled.native import WIDTH
+from cep_pipeline.compiled.pointers import (
     at_least,
     at_least_than,
     at_most,
@@ -29,8 +29,12 @@ from cep_pipeline.compiled.lanes import (
     equal,
     equal_to,
     fill,
+    float64_at,
+    further,
     greater,
     greater_than,
+    int32_at,
+    int64_at,
     less,
     less_than,
     lowest_bit,
@@ -38,7 +42,6 @@ from cep_pipeline.compiled.lanes import (
     unequal,
     unequal_to,
 )
-from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.fused import programs
 from cep_pipeline.detection.fused.programs import BATCH, ROOM, SIMPLE_WORDS, VALUE_WORDS

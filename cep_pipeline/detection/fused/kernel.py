@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.compiled.native import WIDTH, NativeKernel
 from cep_pipeline.detection.fused.programs import (
     BUDGET,
     CAPACITY,
@@ -183,11 +182,7 @@ _join = NativeKernel(
     f"{_FOLDER}.join_kernel",
     "join",
     ("int64", "int64*", "int64"),
-    (
-        f"{_FOLDER}.programs",
-        "cep_pipeline.detection.conditions.codes",
-        *(f"cep_pipeline.compiled.{module}" for module in ("ir_text", "lanes", "pointers")),
-    ),
+    (f"{_FOLDER}.programs", "cep_pipeline.detection.conditions.codes", "cep_pipeline.compiled.pointers"),
 )
 
 

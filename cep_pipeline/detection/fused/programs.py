@@ -15,7 +15,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from cep_pipeline.compiled.ir_text import WIDTH
+from cep_pipeline.compiled.native import WIDTH
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.conditions.writer import COMPARATORS, OPERATIONS, REAL, operation
 from cep_pipeline.expressions.columns import Array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,18 +12,42 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.charts import Drawing, MatchSeries, draw_match
 from cep_pipeline.errors import InputError
-from cep_pipeline.match_chart import Drawing, MatchSeries, match_chart
 
 OPEN_US = 1_381_152_600_000_000  # 2013-10-07 09:30 in New York
 SECOND = 1_000_000
 SVG = "{http://www.w3.org/2000/svg}"
+SCHEMA = cep.StreamSchema.from_dict(
+    {
+        "base_type": "Trade",
+        "type_attribute": "symbol",
+        "attributes": {"symbol": "string", "account": "int64", "price": "float64", "size": "int64", "venue": "string"},
+    }
+)
 
 
 def events(symbols: str = "ABAB", prices: tuple[float | None, ...] = (10.0, 200.0, 14.0, 190.0)) -> pa.Table:
     count = len(symbols)
     at = pa.array([OPEN_US + place * 60 * SECOND for place in range(count)], pa.timestamp("us", tz="UTC"))
     return pa.table({"timestamp": at, "seq": list(range(count)), "symbol": list(symbols), "price": pa.array(prices)})
+
+
+def chart_of(
+    rows: pa.Table,
+    bound: Sequence[tuple[str, int]],
+    *,
+    timezone: str = "UTC",
+    series: Sequence[str] = (),
+    window: str | None = None,
+    name: str = "p",
+) -> str:
+    """A match of some events, drawn over their prices."""
+    bindings = [{"variable": variable, "seq": seq} for variable, seq in bound]
+    match = {"pattern": name, "match_id": "1f8a", "bindings": bindings}
+    text = f"NAME p PATTERN SEQ(Trade a, Trade b) WITHIN {window}"
+    pattern = None if window is None else cep.parse_patterns(text, SCHEMA)[0]
+    return draw_match(match, rows, MatchSeries("price", tuple(series)), pattern, timezone).svg
 
 
 def tips(chart: str) -> list[str]:
@@ -48,7 +73,7 @@ def places(chart: str) -> list[tuple[float, float]]:
 
 
 def test_bound_events_are_marked_with_variable_value_and_local_time() -> None:
-    chart = match_chart(events(), [("a", 0), ("b", 2)], "price", timezone="America/New_York")
+    chart = chart_of(events(), [("a", 0), ("b", 2)], timezone="America/New_York")
     (first, low), (last, high) = places(chart)
     assert first < last and low > high, "later is further right, more is higher up"
     assert tips(chart) == ["a: price 10, 2013-10-07 09:30:00", "b: price 14, 2013-10-07 09:32:00"]
@@ -56,17 +81,17 @@ def test_bound_events_are_marked_with_variable_value_and_local_time() -> None:
 
 
 def test_series_have_panels_of_their_own_and_those_without_an_event_of_the_match_have_none() -> None:
-    both = match_chart(events(), [("a", 0), ("b", 1)], "price", series=["symbol"])
-    one = match_chart(events(), [("a", 0), ("b", 2)], "price", series=["symbol"])
+    both = chart_of(events(), [("a", 0), ("b", 1)], series=["symbol"])
+    one = chart_of(events(), [("a", 0), ("b", 2)], series=["symbol"])
     assert (len(lines(both)), len(lines(one))) == (2, 1)
     assert "B price" in texts(both) and "B price" not in texts(one)
 
 
 def test_a_value_that_is_missing_still_marks_the_event() -> None:
-    chart = match_chart(events(prices=(10.0, None, 14.0, None)), [("a", 0), ("b", 1)], "price")
+    chart = chart_of(events(prices=(10.0, None, 14.0, None)), [("a", 0), ("b", 1)])
     assert [tip.partition(",")[0] for tip in tips(chart)] == ["a: price 10", "b: price none"]
     nothing = events(prices=(None,) * 4).set_column(3, "price", pa.array([None] * 4, pa.float64()))
-    assert len(tips(match_chart(nothing, [("a", 3)], "price"))) == 1
+    assert len(tips(chart_of(nothing, [("a", 3)]))) == 1
 
 
 def test_many_events_are_thinned_but_for_those_of_the_match() -> None:
@@ -75,7 +100,7 @@ def test_many_events_are_thinned_but_for_those_of_the_match() -> None:
     prices[77_777] = 99.0
     at = pa.array([OPEN_US + place * SECOND for place in range(count)], pa.timestamp("us", tz="UTC"))
     table = pa.table({"timestamp": at, "seq": list(range(count)), "price": prices})
-    (way,) = lines(match_chart(table, [("a", 0), ("b", 77_777)], "price"))
+    (way,) = lines(chart_of(table, [("a", 0), ("b", 77_777)]))
     assert len(way) < 4_000
     heights = [height for _, height in way]
     assert min(heights) < max(heights) - 100
@@ -84,22 +109,13 @@ def test_many_events_are_thinned_but_for_those_of_the_match() -> None:
 def test_names_of_the_data_are_text_and_not_markup() -> None:
     hostile = '<script>alert("x")</script>\u202e'
     table = events().set_column(2, "symbol", pa.array([hostile] * 4))
-    chart = match_chart(table, [(hostile, 0)], "price", series=["symbol"], title=hostile)
+    chart = chart_of(table, [(hostile, 0)], series=["symbol"], name=hostile)
     assert "<script" not in chart and "\u202e" not in chart and "\\u202e" in chart
     assert ElementTree.fromstring(chart).tag == f"{SVG}svg"
 
 
-def test_what_cannot_be_drawn_is_said() -> None:
-    with pytest.raises(InputError, match="no column 'size'"):
-        match_chart(events(), [("a", 0)], "size")
-    with pytest.raises(InputError, match="'symbol' is of type string"):
-        match_chart(events(), [("a", 0)], "symbol")
-
-
 def test_a_window_is_drawn_where_it_ends() -> None:
-    inside, outside = (
-        match_chart(events(), [("a", 0), ("b", 1)], "price", window_us=minutes * 60 * SECOND) for minutes in (2, 90)
-    )
+    inside, outside = (chart_of(events(), [("a", 0), ("b", 1)], window=f"{minutes} minutes") for minutes in (2, 90))
     assert "stroke-dasharray" in inside and "stroke-dasharray" not in outside
 
 
@@ -107,17 +123,8 @@ def test_a_window_is_drawn_where_it_ends() -> None:
 def test_a_chart_has_a_few_labels_at_any_scale(span: int) -> None:
     at = pa.array([OPEN_US, OPEN_US + span], pa.timestamp("us", tz="UTC"))
     table = pa.table({"timestamp": at, "seq": [0, 1], "price": [1.0, 1.0]})
-    chart = match_chart(table, [("a", 0), ("b", 1)], "price", timezone="America/New_York")
+    chart = chart_of(table, [("a", 0), ("b", 1)], timezone="America/New_York")
     assert len(tips(chart)) == 2 and 3 <= len(texts(chart)) <= 22
-
-
-SCHEMA = cep.StreamSchema.from_dict(
-    {
-        "base_type": "Trade",
-        "type_attribute": "symbol",
-        "attributes": {"symbol": "string", "account": "int64", "price": "float64", "size": "int64", "venue": "string"},
-    }
-)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,7 @@ def test_nothing_is_drawn_beyond_the_ends_of_the_calendar() -> None:
 
 
 def test_a_drawing_is_saved_in_the_format_of_its_file(tmp_path: Path) -> None:
-    drawing = Drawing(match_chart(events(), [("a", 0), ("b", 2)], "price"), "<b>")
+    drawing = Drawing(chart_of(events(), [("a", 0), ("b", 2)]), "<b>")
     for ending in (".svg", ".html", ".png"):
         drawing.save(tmp_path / f"match{ending}")
     assert ElementTree.fromstring((tmp_path / "match.svg").read_text()).tag == f"{SVG}svg"
