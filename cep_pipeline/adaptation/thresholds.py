@@ -74,9 +74,8 @@ def numbers_in(plan: Plan, pattern: str) -> dict[str, float]:
         conditions = [condition for step in clause.steps for condition in step.conditions]
         for condition in (*conditions, *(condition for node in clause.nodes for condition in node.conditions)):
             # Joint selectivities have no key: they correct the product of others.
-            if condition.selectivity.condition:
-                share = condition.selectivity
-                numbers[share.condition] = math.exp(ln_planned_selectivity(share))
+            if condition.condition:
+                numbers[condition.condition] = math.exp(ln_planned_selectivity(condition))
     return numbers
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import TypedDict
 
 from cep_pipeline.storage import digest_of
 
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 Number = int | float
 _VERSION = 1
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class CarryForm(TypedDict):
+    """The JSON form of a carry-in; numbers that JSON cannot say are text."""
+
+    version: Literal[1]
+    last_values: Mapping[str, Mapping[str, tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]]]
 
 
 @dataclass(frozen=True)
@@ -76,17 +84,15 @@ class Carry:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Carry:
         """Read the JSON form; another one, or one of another version, is an InputError."""
-        from cep_pipeline.documents import check_form, form_of
+        from cep_pipeline.documents import read_as
 
         if document == {}:
             return cls()
-        values = tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]
-        form = form_of({"version": Literal[1], "last_values": Mapping[str, Mapping[str, values]]})
-        check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
+        form = read_as(CarryForm, document, "no carry-in", "the carry-in of a day", "redo the days before")
         return cls(
             {
                 attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}
-                for attribute, by in document["last_values"].items()
+                for attribute, by in form["last_values"].items()
             }
         )
 

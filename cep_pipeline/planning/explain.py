@@ -471,11 +471,10 @@ def _conditions(clause: ClausePlan) -> list[tuple[str, ...]]:
         if expected.order_share < 1 - 1e-12:
             rows.append((name, "temporal order", format_number(expected.order_share), "the pattern's order", ""))
         for condition in expected.conditions:
-            selectivity = condition.selectivity
-            evidence = _evidence(selectivity)
+            evidence = _evidence(condition)
             if condition.correction is not None:
                 evidence = f"together {format_number(condition.correction)} times what each alone says; {evidence}"
-            rows.append((name, condition.text, format_number(selectivity.value), evidence, _test(condition.kind)))
+            rows.append((name, condition.text, format_number(condition.value), evidence, _test(condition.kind)))
     return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
 
 
@@ -525,11 +524,7 @@ def _happened(clause: ClausePlan, observed: ObservedClause) -> list[tuple[str, .
             rows.append((name, "", "", "", "", "", "", "", "the mechanism has no such node"))
             continue
         made = None if observed.windows is None else expected.ln_made + math.log(observed.windows)
-        tests = [
-            c.selectivity.value if c.correction is None else c.correction
-            for c in expected.conditions
-            if not c.agreement
-        ]
+        tests = [c.value if c.correction is None else c.correction for c in expected.conditions if not c.agreement]
         share, passing = math.prod(tests), counts.passes / counts.candidates if counts.candidates else 0.0
         judged = bool(tests) and counts.candidates >= FEW
         uses = len(counts.shared_with) + 1

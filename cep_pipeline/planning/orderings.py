@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, cast
 
 import numpy as np
+from typing_extensions import TypeAliasType
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_sum
 from cep_pipeline.planning.costs import CostModel, SetTerm
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, named_join, positions_below, tree_of_positions
 
-Side: TypeAlias = "tuple[int, ...] | PositionTree"
-"""One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
+Side = TypeAliasType("Side", "int | tuple[Side, ...]")
+"""One side of a comparison: the beginning of an order, or for measure `tree` a tree of positions."""
 
 MEASURES = {
     "instances": "expected instances in a window",

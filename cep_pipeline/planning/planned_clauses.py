@@ -189,7 +189,7 @@ class Expectations:
         for variables, text, prior, kind in self._questions.tested:
             if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
                 known = self.snapshot.by_condition.get(prior.condition) or prior
-                yield TestedCondition(text, known, kind=kind if kind in DEAR else NUMBER)
+                yield TestedCondition.of(known, text, kind=kind if kind in DEAR else NUMBER)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
         yield from self._together(one, other, step=step)
@@ -212,7 +212,7 @@ class Expectations:
                 ]
                 pairs = joint.tested
                 share = Selectivity("", joint.value, pairs, pairs, joint.source, joint.low, joint.high)
-                yield TestedCondition(" and ".join(texts), share, correction=math.exp(ln_ratio))
+                yield TestedCondition.of(share, " and ".join(texts), correction=math.exp(ln_ratio))
 
     @cached_property
     def _terms(self) -> ClauseTerms:
@@ -227,7 +227,7 @@ class Expectations:
         }
         one, other = min(pairs, key=lambda pair: ln_planned_selectivity(pairs[pair]))
         text = f"[{attribute}] with {one}" if step else f"[{attribute}] of {one} and {other}"
-        return TestedCondition(text, pairs[one, other], agreement=True)
+        return TestedCondition.of(pairs[one, other], text, agreement=True)
 
     def _rate(self, variable: str) -> float:
         return self.snapshot.rate(self.pattern, self.clause, variable).per_s

@@ -1,16 +1,12 @@
-"""`Plan`: how each clause of each pattern is run, with the numbers it was chosen by.
-
-The JSON form of plans: a part is an object of its fields; a few parts are written otherwise.
-"""
+"""`Plan`: how each clause of each pattern is run, with the numbers it was chosen by."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cache, cached_property
-from types import UnionType
-from typing import Any, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from cep_pipeline.errors import PlanError
 from cep_pipeline.foreign_text import html_table, listed
@@ -18,21 +14,14 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     SHARINGS,
     ClausePlan,
-    NodeUse,
     PatternPlan,
     Sharing,
     StatisticsSummary,
-    TestedCondition,
     WorkloadPlan,
 )
 from cep_pipeline.planning.clause_statistics import from_ln, ln_sum
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    positions_of,
-)
-from cep_pipeline.planning.trees import Join, tree_from_json, tree_to_json, written
-from cep_pipeline.statistics.snapshot import Selectivity, Source
-from cep_pipeline.statistics.versioned import check_version
+from cep_pipeline.planning.orderings import positions_of
+from cep_pipeline.planning.trees import written
 from cep_pipeline.storage import digest_of
 
 VERSION = 3
@@ -160,7 +149,7 @@ class Plan:
     @cached_property
     def plan_id(self) -> str:
         """32 hexadecimal digits that change with anything in the plan."""
-        return digest_of(self._content())
+        return str(self.to_json()["plan_id"])
 
     def explain(
         self,
@@ -187,13 +176,12 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""
-        content = self._content()
+        from cep_pipeline.documents import in_json
+
+        content = in_json(self)
         # A plan of a thousand patterns is written once for both, unless its id is known already.
         plan_id = self.__dict__.get("plan_id") or digest_of(content)
         return {"version": VERSION, "plan_id": plan_id, **content}
-
-    def _content(self) -> dict[str, Any]:
-        return {name: part_to_json(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "plan") -> Plan:
@@ -204,19 +192,26 @@ class Plan:
         InputError
             `content` is of another version, or no plan; `source` names it in the message.
         """
-        from cep_pipeline.documents import reading_form
+        from cep_pipeline.documents import check_version, read_as, reading
 
         check_version(content, VERSION, "plan", source)
-        with reading_form(_form(), content, "no plan", source, "make the plan again"):
-            return part_from_json(cls, {name: content[name] for name in cls.__dataclass_fields__})
+        own = {name: value for name, value in content.items() if name not in ("version", "plan_id")}
+        told = "no plan", source, "make the plan again"
+        plan: Plan = read_as(cls, own, *told)
+        with reading(*told):
+            for clause in (clause for one in plan.patterns for clause in one.clauses):
+                _check_comparisons(clause)
+        return plan
 
 
-@cache
-def _form() -> Any:
-    """The JSON form of a plan."""
-    from cep_pipeline.documents import form_of
-
-    return form_of(Plan, {"version": int, "plan_id": str}, forms_of_parts())
+def _check_comparisons(plan: ClausePlan) -> None:
+    """Refuse comparisons that are of no variables of a clause: ValueError."""
+    places = range(len(plan.steps))
+    for one in plan.comparisons:
+        sides = [positions_of(side) for side in (one.chosen, one.rejected)]
+        fit = all(len(side) == len({*side}.intersection(places)) == len(sides[0]) > 0 for side in sides)
+        if one.step not in places or not fit:
+            raise ValueError(f"a comparison of step {one.step} binds {sides} of {len(places)} variables")
 
 
 def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
@@ -243,130 +238,3 @@ def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
                     f"{plan.plan_id} orders {', '.join(clause_plan.order)}: an order or a tree has each positive "
                     "variable once; plan the pattern again"
                 )
-
-
-Part = TypeVar("Part")
-
-
-def part_to_json(part: Any) -> Any:
-    """A part of a plan as JSON values."""
-    kind = type(part)
-    if kind in _WRITERS:
-        return _WRITERS[kind](part)
-    if kind is tuple:
-        return [part_to_json(one) for one in part]
-    return _fields_of(part) if is_dataclass(part) else part
-
-
-def part_from_json(kind: type[Part], content: Any) -> Part:
-    """Read what `part_to_json` wrote, of the form of `forms_of_parts`; ValueError where it fits no plan."""
-    found: Part = _reader(kind)(content)  # type: ignore[arg-type]
-    return found
-
-
-def _fields_of(part: Any) -> dict[str, Any]:
-    return {name: part_to_json(getattr(part, name)) for name in part.__dataclass_fields__}
-
-
-def _condition_to_json(condition: TestedCondition) -> dict[str, Any]:
-    content = _fields_of(condition)
-    content |= content.pop("selectivity")
-    if condition.kind == "number":
-        del content["kind"]
-    return content
-
-
-_WRITERS: dict[type, Callable[[Any], Any]] = {
-    ClausePlan: lambda plan: {"order": list(plan.order), **_fields_of(plan)},
-    Join: tree_to_json,
-    NodeUse: lambda use: [use.pattern, use.clause, list(use.variables)],
-    Source: lambda source: source.value,
-    TestedCondition: _condition_to_json,
-}
-
-
-@cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
-    """What reads JSON values as a type."""
-    if kind in _READERS:
-        return _READERS[kind]
-    if get_origin(kind) is tuple:
-        of_each = _reader(get_args(kind)[0])
-        return lambda content: tuple(map(of_each, content))
-    if get_origin(kind) in (Union, UnionType):
-        of_value = _reader(get_args(kind)[0])
-        return lambda content: None if content is None else of_value(content)
-    return _object_reader(kind) if is_dataclass(kind) else lambda content: content  # type: ignore[arg-type]
-
-
-@cache
-def _object_reader(kind: Any) -> Callable[[Any], Any]:
-    readers = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
-    return lambda content: kind(**{name: readers[name](value) for name, value in content.items()})
-
-
-def _clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
-    plan: ClausePlan = _object_reader(ClausePlan)({name: one for name, one in content.items() if name != "order"})
-    if list(plan.order) != list(content["order"]):
-        raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
-    places = range(len(plan.steps))
-    for one in plan.comparisons:
-        sides = [positions_of(side) for side in (one.chosen, one.rejected)]
-        fit = all(len(side) == len({*side}.intersection(places)) == len(sides[0]) for side in sides)
-        if one.step not in places or not fit:
-            raise ValueError(f"a comparison of step {one.step} binds {sides} of {len(places)} variables")
-    return plan
-
-
-def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
-    own = {name: content[name] for name in ("text", "agreement", "correction", "kind") if name in content}
-    numbers = {name: value for name, value in content.items() if name not in own}
-    return TestedCondition(selectivity=Selectivity(**{**numbers, "source": Source(content["source"])}), **own)
-
-
-def _comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
-    chosen, rejected = (_tuples(content[side]) for side in ("chosen", "rejected"))
-    return DecidingComparison(**{**content, "chosen": chosen, "rejected": rejected})
-
-
-def _tuples(side: Any) -> Any:
-    return side if isinstance(side, int) else tuple(map(_tuples, side))
-
-
-def _join_from_json(content: Any) -> Join:
-    tree = tree_from_json(content)
-    if isinstance(tree, str):
-        raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
-    return tree
-
-
-_READERS: dict[Any, Callable[[Any], Any]] = {
-    ClausePlan: _clause_from_json,
-    DecidingComparison: _comparison_from_json,
-    Join: _join_from_json,
-    NodeUse: lambda use: NodeUse(use[0], use[1], tuple(use[2])),
-    TestedCondition: _condition_from_json,
-}
-
-
-def forms_of_parts() -> dict[Any, Any]:
-    """The JSON forms of the parts of a plan that are not written as an object with their fields."""
-    from cep_pipeline.documents import form_of, nested
-
-    tree = nested(str, MOST_DEPTH)
-    forms: dict[Any, Any] = {
-        Join: tree,
-        NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]
-        TestedCondition: form_of(
-            Selectivity,
-            {"text": str, "agreement": bool, "correction": float | None, "kind": NotRequired[str]},
-        ),
-    }
-    side = nested(int, MOST_DEPTH)
-    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side})
-    forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
-    return forms
-
-
-MOST_DEPTH = 256
-"""Joins of a tree below each other, at most, in a plan that is read."""

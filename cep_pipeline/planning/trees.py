@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -48,6 +48,19 @@ class Join:
     def leaves(self) -> tuple[str, ...]:
         """The variables from left to right."""
         return leaves_of(self.left) + leaves_of(self.right)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def read(content: Any) -> Join:
+            tree = _tree_from_json(content)
+            if isinstance(tree, str):
+                raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
+            return tree
+
+        written = core_schema.plain_serializer_function_ser_schema(tree_to_json)
+        return core_schema.no_info_plain_validator_function(read, serialization=written)
 
     def __str__(self) -> str:
         return f"({self.left}, {self.right}){' in order' if self.in_order else ''}"
@@ -206,24 +219,16 @@ def tree_to_json(tree: Tree) -> Any:
     return [sides] if tree.in_order else sides
 
 
-def tree_from_json(content: Any) -> Tree:
-    """Read what `tree_to_json` wrote.
-
-    Raises
-    ------
-    ValueError
-        `content` is no tree.
-    """
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, Mapping) and isinstance(content, Sequence) and len(content) == 1:
-        tree = tree_from_json(content[0])
-        if isinstance(tree, Join) and not tree.in_order:
-            return replace(tree, in_order=True)
-    if isinstance(content, Mapping) or not isinstance(content, Sequence) or len(content) != 2:
-        raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
-    left, right = content
-    return Join(tree_from_json(left), tree_from_json(right))
+def _tree_from_json(content: Any) -> Tree:
+    """Read what `tree_to_json` wrote; ValueError where it is no tree."""
+    match content:
+        case str():
+            return content
+        case [[left, right]]:
+            return Join(_tree_from_json(left), _tree_from_json(right), in_order=True)
+        case [left, right]:
+            return Join(_tree_from_json(left), _tree_from_json(right))
+    raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
 
 
 def without_order_tests(tree: Tree) -> Tree:

@@ -85,4 +85,4 @@ def test_rules_by_name() -> None:
     with pytest.raises(InputError, match="0 or more"):
         distance_rule(-1)
     with pytest.raises(InputError, match="row 3: no distances"):
-        Distances.from_json({}, "row 3")
+        Distances.from_json({"own": 3}, "row 3")
