@@ -18,7 +18,7 @@ from cep_pipeline.adaptation.decisions import DecisionFunction, InvariantBased, 
 from cep_pipeline.adaptation.distance import SCANNED_DISTANCES, Fixed
 from cep_pipeline.adaptation.event_stream import PAIRS_A_CHECK, EventStream, RecentStatistics
 from cep_pipeline.adaptation.loop_outputs import Finding
-from cep_pipeline.adaptation.plan_loop import PlanLoop
+from cep_pipeline.adaptation.plan_loop import AdaptationReport, PlanLoop
 from cep_pipeline.adaptation.plan_makers import (
     JointPlanMaker,
     JointPlanning,
@@ -27,7 +27,6 @@ from cep_pipeline.adaptation.plan_makers import (
     planned_together,
 )
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
-from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms

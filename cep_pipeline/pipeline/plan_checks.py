@@ -22,8 +22,8 @@ from cep_pipeline.adaptation import (
     invariants_of,
     without_invariants,
 )
+from cep_pipeline.adaptation.decisions import Deviation, describe_deviation
 from cep_pipeline.adaptation.invariants import InvariantCheck, describe
-from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.plans import described_part, outdated, plan_of

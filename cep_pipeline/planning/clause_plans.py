@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from cep_pipeline.planning.clause_statistics import ln_sum
+from cep_pipeline.planning.clause_statistics import ln_difference, ln_sum
 from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of
 from cep_pipeline.statistics.snapshot import Selectivity
@@ -20,7 +20,7 @@ class TestedCondition(Selectivity):
 
     `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test. `correction`:
     it is several conditions together, which depend on each other; what the product of their selectivities is multiplied
-    by for that. None: it is one condition. `kind`: that of its test, if it is dear (`costs.kernel.DEAR`).
+    by for that. None: it is one condition. `kind`: that of its test, if it is dear (`costs.DEAR`).
     """
 
     text: str = ""
@@ -332,16 +332,8 @@ def ln_cost_of_clauses(costs: Iterable[tuple[float, float | None]]) -> float:
     """ln of the cost of several clauses, each given by that of all of it and of its latency (None: there is none)."""
     pairs = tuple(costs)
     waiting = [ln_waiting for _, ln_waiting in pairs if ln_waiting is not None]
-    working = [_ln_without(ln_cost, ln_waiting) for ln_cost, ln_waiting in pairs]
+    working = [ln_cost if ln_waiting is None else ln_difference(ln_cost, ln_waiting) for ln_cost, ln_waiting in pairs]
     return ln_sum([*working, *([max(waiting)] if waiting else [])])
-
-
-def _ln_without(ln_total: float, ln_part: float | None) -> float:
-    """ln of the rest of a number without a part of it."""
-    if ln_part is None:
-        return ln_total
-    rest = -math.expm1(min(ln_part - ln_total, 0.0))
-    return ln_total + math.log(rest) if rest > 0 else -math.inf
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
@@ -26,27 +26,21 @@ from cep_pipeline.planning.clause_plans import (
     PlanStep,
     SharedPlanNode,
     Sharing,
-    StatisticsSummary,
     WorkloadPlan,
     ln_cost_of_clauses,
 )
 from cep_pipeline.planning.clause_questions import clause_statistics
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, format_ln, format_number, from_ln
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.kernel import NUMBER, kernel_costs
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    ln_costs,
-    named,
-    named_over,
-    positions_of,
-    tightest_of_blocks,
-)
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, format_ln, format_number, from_ln, ln_difference
+from cep_pipeline.planning.costs import NUMBER, CostModel, kernel_costs
+from cep_pipeline.planning.orderings import DecidingComparison, ln_costs, named, named_over, tightest_of_blocks
 from cep_pipeline.planning.planned_clauses import cost_model
 from cep_pipeline.planning.planners import PLANNERS, planner_named, without_invariants_because
-from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, leaves_of, nodes_of, shape_of, written
+from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, leaves_of, nodes_of, positions_of, shape_of, written
 from cep_pipeline.statistics.observed import NodeCounts
 from cep_pipeline.statistics.snapshot import Selectivity, Source, StatisticsSnapshot
+
+if TYPE_CHECKING:  # a plan explains itself
+    from cep_pipeline.planning.plans import Plan
 
 WIDTH = 118
 """Longest line of text."""
@@ -76,31 +70,6 @@ _KINDS: dict[Sharing, str] = {
 }
 
 
-class ExplainedPlan(Protocol):
-    """A plan as the text reads it; `plans.Plan` is one."""
-
-    @property
-    def plan_id(self) -> str: ...
-    @property
-    def planner(self) -> str: ...
-    @property
-    def cost_model(self) -> str: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def ln_cost(self) -> float: ...
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def statistics(self) -> StatisticsSummary: ...
-    @property
-    def patterns(self) -> tuple[PatternPlan, ...]: ...
-    @property
-    def sharing(self) -> Sharing: ...
-    @property
-    def workload(self) -> WorkloadPlan | None: ...
-
-
 class DetectionMetrics(Protocol):
     """The counts of a detection, as in `detection.mechanism.Metrics`."""
 
@@ -111,7 +80,7 @@ class DetectionMetrics(Protocol):
 
 
 def explain_plan(
-    plan: ExplainedPlan,
+    plan: Plan,
     mechanism: str | Mapping[str, str] | None = None,
     patterns: Collection[str] | None = None,
 ) -> str:
@@ -135,7 +104,7 @@ def explain_plan(
 
 
 def explain_analyzed(
-    plan: ExplainedPlan, metrics: DetectionMetrics, events: int | None = None, patterns: Collection[str] | None = None
+    plan: Plan, metrics: DetectionMetrics, events: int | None = None, patterns: Collection[str] | None = None
 ) -> str:
     """The plan, and beside what was expected of each node what really happened there.
 
@@ -170,7 +139,7 @@ def explain_analyzed(
 
 
 def _explained(
-    plan: ExplainedPlan,
+    plan: Plan,
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[str, Mapping[int, ObservedClause]],
     only: Collection[str] | None,
@@ -182,7 +151,7 @@ def _explained(
     return "\n".join(lines) + "\n"
 
 
-def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
+def _headed(plan: Plan, only: Collection[str] | None) -> Iterator[str]:
     """The head of the text: the plan, and the work that its patterns (or some of them) share."""
     names = [pattern.pattern for pattern in plan.patterns]
     if unknown := sorted(set(only or ()).difference(names)):
@@ -201,7 +170,7 @@ def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
             yield f"  {joins} what an AND of another pattern makes, and test{'s' if tested == 1 else ''} its order"
 
 
-def _list(plan: ExplainedPlan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
+def _list(plan: Plan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
     """The patterns that cost most, a line each."""
     named = {one.pattern: _runs_on(one, mechanism) for one in plan.patterns}
     for text, number in Counter(filter(None, named.values())).most_common():
@@ -225,7 +194,7 @@ def _runs_on(pattern: PatternPlan, mechanism: str | Mapping[str, str] | None) ->
     return mechanism.get(pattern.pattern) if isinstance(mechanism, Mapping) else mechanism
 
 
-def _statistics(plan: ExplainedPlan) -> str:
+def _statistics(plan: Plan) -> str:
     summary = plan.statistics
     events = f"{summary.events:,} events of {summary.stream}"
     if summary.start_us is None or summary.end_us is None:
@@ -241,7 +210,7 @@ def _instant(timestamp_us: int) -> str:
 
 
 def _pattern(
-    plan: ExplainedPlan,
+    plan: Plan,
     pattern: PatternPlan,
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[int, ObservedClause],
@@ -610,7 +579,7 @@ def workload_lines(sharing: Sharing, workload: WorkloadPlan, only: Collection[st
 def _table(shared: Sequence[SharedPlanNode]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("node", "uses", "within", "cost", "apart", "saves", "where")]
     for number, work in enumerate(shared[:MOST_NODES], 1):
-        saved = format_ln(_ln_difference(work.ln_apart, work.ln_cost))
+        saved = format_ln(ln_difference(work.ln_apart, work.ln_cost))
         size = f"{number}: {len(work.uses[0].variables)} variables"
         if len(work.uses[0].variables) == 1:
             size = size.removesuffix("s")
@@ -619,12 +588,6 @@ def _table(shared: Sequence[SharedPlanNode]) -> Iterator[str]:
     yield from in_columns(rows, "    ")
     if len(shared) > MOST_NODES:
         yield f"    and {len(shared) - MOST_NODES:,} more that save less"
-
-
-def _ln_difference(ln_larger: float, ln_smaller: float) -> float:
-    """ln of a difference; minus infinity where there is none."""
-    rest = -math.expm1(min(ln_smaller - ln_larger, 0.0))
-    return ln_larger + math.log(rest) if rest > 0 else -math.inf
 
 
 def _users(work: SharedPlanNode) -> str:

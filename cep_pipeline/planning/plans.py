@@ -20,8 +20,7 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadPlan,
 )
 from cep_pipeline.planning.clause_statistics import from_ln, ln_sum
-from cep_pipeline.planning.orderings import positions_of
-from cep_pipeline.planning.trees import written
+from cep_pipeline.planning.trees import positions_of, written
 from cep_pipeline.storage import digest_of
 
 VERSION = 3

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from typing_extensions import TypeAliasType
+
 
 @dataclass(frozen=True)
 class Join:
@@ -70,6 +72,8 @@ Tree = str | Join
 """A tree plan: one variable, or a join."""
 PositionTree: TypeAlias = "int | tuple[PositionTree, PositionTree]"
 """A tree plan over positions of variables: one of them, or the two sides of a join."""
+Side = TypeAliasType("Side", "int | tuple[Side, ...]")
+"""One side of a comparison: the beginning of an order, or for measure `tree` a tree of positions."""
 OrderOrTree = Sequence[str] | Join
 """The order, which is a left-deep tree, or the tree by which the positive variables of a clause are bound."""
 
@@ -104,17 +108,20 @@ def nodes_of(tree: Tree) -> Iterator[Tree]:
     yield tree
 
 
-def positions_below(tree: PositionTree) -> tuple[int, ...]:
-    """The positions of a tree from left to right.
+def positions_of(side: Side) -> tuple[int, ...]:
+    """The positions of a tree from left to right; an order as it is.
 
     Examples
     --------
-    >>> positions_below((2, (0, 1)))
+    >>> positions_of((2, (0, 1)))
     (2, 0, 1)
     """
-    if isinstance(tree, int):
-        return (tree,)
-    return positions_below(tree[0]) + positions_below(tree[1])
+    if isinstance(side, int):
+        return (side,)
+    found: list[int] = []
+    for part in side:
+        found += (part,) if isinstance(part, int) else positions_of(part)
+    return tuple(found)
 
 
 def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:

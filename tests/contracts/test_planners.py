@@ -16,15 +16,8 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    Ordering,
-    TreeOrdering,
-    grains,
-    joins_of,
-    ln_measure,
-    positions_of,
-)
+from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering, grains, joins_of, ln_measure
+from cep_pipeline.planning.trees import positions_of
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from cep_pipeline.statistics.terms import terms_of
 from tests import streams

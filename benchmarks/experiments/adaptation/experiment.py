@@ -29,15 +29,17 @@ from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import (
     DecisionFunction,
     DecisionState,
+    Deviation,
     InvariantBased,
     Static,
     Unconditional,
     Verdict,
+    describe_deviation,
+    deviations,
 )
 from cep_pipeline.adaptation.distance import AverageRelativeDifference, Fixed, MetaAdaptive
 from cep_pipeline.adaptation.loop import AdaptiveRun
-from cep_pipeline.adaptation.report import AdaptationReport
-from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation, deviations
+from cep_pipeline.adaptation.plan_loop import AdaptationReport
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns

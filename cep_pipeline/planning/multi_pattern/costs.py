@@ -18,8 +18,7 @@ from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_partial_matches, ln_sum
-from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.model import CANDIDATE_NS
+from cep_pipeline.planning.costs import CANDIDATE_NS, INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
 from cep_pipeline.planning.orderings import GRAIN

@@ -38,7 +38,7 @@ from cep_pipeline.planning.trees import (
     leaves_of,
     left_deep,
     nodes_of,
-    positions_below,
+    positions_of,
     tree_of_positions,
 )
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -174,7 +174,7 @@ def test_theorems_1_and_2_in_optimal_plans_what_is_not_shared_is_the_best_around
         if not workload.trees:
             prefix = [places[name] for name in plan[: max((node.size for node in kept), default=0)]]
             order = [places[name] for name in plan]
-            around = positions_below(own.cheapest([left_deep(prefix)] if prefix else []))
+            around = positions_of(own.cheapest([left_deep(prefix)] if prefix else []))
             least = ln_order_cost(model, statistics, around)
             assert ln_order_cost(model, statistics, order) <= least + 1e-9
             continue
