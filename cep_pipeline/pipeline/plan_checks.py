@@ -14,16 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import (
-    DecisionState,
-    Distances,
-    Verdict,
-    Verification,
-    invariants_of,
-    without_invariants,
-)
-from cep_pipeline.adaptation.decisions import Deviation, describe_deviation
-from cep_pipeline.adaptation.invariants import InvariantCheck, describe
+from cep_pipeline.adaptation.decisions import DecisionState, Deviation, Verdict, describe_deviation
+from cep_pipeline.adaptation.distance import Distances
+from cep_pipeline.adaptation.invariants import InvariantCheck, Verification, describe, invariants_of, without_invariants
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.plans import described_part, outdated, plan_of

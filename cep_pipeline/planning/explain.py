@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from cep_pipeline.errors import InputError
@@ -27,14 +28,12 @@ from cep_pipeline.planning.clause_plans import (
     SharedPlanNode,
     Sharing,
     WorkloadPlan,
-    ln_cost_of_clauses,
 )
-from cep_pipeline.planning.clause_questions import clause_statistics
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, format_ln, format_number, from_ln, ln_difference
-from cep_pipeline.planning.costs import NUMBER, CostModel, kernel_costs
-from cep_pipeline.planning.orderings import DecidingComparison, ln_costs, named, named_over, tightest_of_blocks
-from cep_pipeline.planning.planned_clauses import cost_model
-from cep_pipeline.planning.planners import PLANNERS, planner_named, without_invariants_because
+from cep_pipeline.planning.clause_statistics import format_ln, format_number, from_ln, ln_difference
+from cep_pipeline.planning.costs import NUMBER, kernel_costs
+from cep_pipeline.planning.make_plan import Replanner
+from cep_pipeline.planning.orderings import DecidingComparison, named, tightest_of_blocks
+from cep_pipeline.planning.planners import PLANNERS, without_invariants_because
 from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, leaves_of, nodes_of, positions_of, shape_of, written
 from cep_pipeline.statistics.observed import NodeCounts
 from cep_pipeline.statistics.snapshot import Selectivity, Source, StatisticsSnapshot
@@ -668,25 +667,20 @@ def compare_planners(
     InputError, PlanError
         As `planning.plan`.
     """
-    model = cost_model(pattern, cost, alpha)
     names = planners_for(pattern) if planners is None else tuple(planners)
-    for name in names:
-        planner_named(name)
-    statistics = [clause_statistics(pattern, clause, snapshot) for clause in pattern.clauses]
-    return tuple(_planned_by(name, statistics, model) for name in names)
+    return tuple(map(_planned_by, [Replanner(pattern, name, cost, alpha) for name in names], repeat(snapshot)))
 
 
-def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostModel) -> PlannerResult:
+def _planned_by(planner: Replanner, snapshot: StatisticsSnapshot) -> PlannerResult:
     seconds: list[float] = []
     while not seconds or (len(seconds) < MOST_RUNS and seconds[-1] <= RUN_AGAIN_S):
         begin = time.perf_counter()
-        found = [PLANNERS[name](of_clause, model) for of_clause in statistics]
+        found = planner.search(snapshot)
         seconds.append(time.perf_counter() - begin)
-    together = list(zip(statistics, found, strict=True))
     return PlannerResult(
-        name,
-        tuple(named_over(made, of_clause.names) for of_clause, made in together),
-        ln_cost_of_clauses(ln_costs(model, of_clause, made) for of_clause, made in together),
+        planner.name,
+        tuple(found.runs),
+        planner.ln_cost(found.orderings, found),
         min(seconds),
-        tuple(made.note for made in found if made.note),
+        tuple(made.note for made in found.orderings if made.note),
     )

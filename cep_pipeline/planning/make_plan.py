@@ -216,9 +216,10 @@ class Replanner:
         """Natural logarithms of what a plan costs on the statistics, and of what was found."""
         names = [numbers.names for numbers in found.statistics]
         old = map(ordering_over, runs_of(plan, self.pattern.name), names)
-        return self._ln_cost(old, found), self._ln_cost(found.orderings, found)
+        return self.ln_cost(old, found), self.ln_cost(found.orderings, found)
 
-    def _ln_cost(self, clauses: Iterable[Ordering | TreeOrdering], found: SearchResult) -> float:
+    def ln_cost(self, clauses: Iterable[Ordering | TreeOrdering], found: SearchResult) -> float:
+        """Natural logarithm of what orders or trees cost, one a clause, on the statistics of a search."""
         pairs = zip(clauses, found.statistics, strict=True)
         return ln_cost_of_clauses(ln_costs(self.model, numbers, clause) for clause, numbers in pairs)
 

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of, without_invariants
-from cep_pipeline.adaptation.invariants import Invariant, describe, describe_verification, is_violated
+from cep_pipeline.adaptation.invariants import (
+    Invariant,
+    describe,
+    describe_verification,
+    invariants_of,
+    is_violated,
+    without_invariants,
+)
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order

@@ -25,7 +25,6 @@ from benchmarks.experiments.events import (
 from benchmarks.experiments.experiment import Cell, Experiment, Figure, Request
 from benchmarks.experiments.join_plans.experiment import variable_names
 from benchmarks.measure import one_core
-from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import (
     DecisionFunction,
     DecisionState,
@@ -38,7 +37,7 @@ from cep_pipeline.adaptation.decisions import (
     deviations,
 )
 from cep_pipeline.adaptation.distance import AverageRelativeDifference, Fixed, MetaAdaptive
-from cep_pipeline.adaptation.loop import AdaptiveRun
+from cep_pipeline.adaptation.loop import AdaptiveDetection, AdaptiveRun
 from cep_pipeline.adaptation.plan_loop import AdaptationReport
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema

@@ -26,15 +26,15 @@ from benchmarks.experiments.multi_pattern.workloads import (
     window_s_of,
 )
 from benchmarks.measure import SHARING_OF, one_core
-from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import ConstantThreshold, DecisionFunction, Static
+from cep_pipeline.adaptation.loop import AdaptiveDetection
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network.run import NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.clause_statistics import mask_of
-from cep_pipeline.planning.multi_pattern import Member, members_of
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree

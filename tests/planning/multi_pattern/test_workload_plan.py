@@ -11,9 +11,10 @@ import pytest
 from cep_pipeline.adaptation.plan_makers import ln_cost_on, same_plans
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import Join, Plan, plan
-from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
-from cep_pipeline.planning.multi_pattern import Sharing, members_of, share, shared_plan_of
+from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, Sharing, WorkloadPlan, WorkloadSearch
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
+from cep_pipeline.planning.multi_pattern.members import members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share, shared_plan_of
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
 
