@@ -411,12 +411,14 @@ class AdaptiveDetection:
         Raises
         ------
         InputError, UnsupportedPattern, PlanError
-            As `detect`; those about the events from the run. A pattern that composes others is not supported.
+            As `detect`; those about the events from the run. A pattern that composes others, or has SUMMARIZE,
+            is not supported.
         """
         for pattern in patterns:
-            if pattern.composes:
-                feature, hint = "the composition of patterns by plans that follow the stream", "use detect"
-                raise UnsupportedPattern("", feature, pattern=pattern.name, hint=hint)
+            if pattern.composes or pattern.summary is not None:
+                what = "the composition of patterns" if pattern.composes else "SUMMARIZE"
+                feature = f"{what} by plans that follow the stream"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use detect")
         return AdaptiveRun(self, patterns, events, plan, snapshot, output, limit)
 
 

@@ -15,7 +15,7 @@ from statistics import median
 import pyarrow as pa
 
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
-from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of
+from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, NumberOutput, RowsOutput, find_together
 from cep_pipeline.adaptation.plan_makers import PlanMaker
 from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.detection.mechanisms import Metrics
@@ -318,7 +318,7 @@ class PlanLoop:
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
         self._reading = findings[0].reading
-        self._outputs = [output_of(finding, output) for finding in findings]
+        self._outputs = [(NumberOutput if output == "count" else RowsOutput)(finding) for finding in findings]
         self._plan_maker, self._minimum_gain, self._clock = plan_maker, minimum_gain, clock
         self._state: DecisionState | None = None
         self._begin = 0

@@ -345,6 +345,8 @@ def test_options_are_those_of_the_mechanism() -> None:
         detect_adaptively(patterns, events, output="rows")
     with pytest.raises(UnsupportedPattern, match="NON_OVERLAP"):
         detect_adaptively(patterns_of(ABC + " OUTPUT NON_OVERLAP"), events, output="count")
+    with pytest.raises(UnsupportedPattern, match="nothing runs SUMMARIZE by plans that follow the stream; use detect"):
+        detect_adaptively(patterns_of(ABC + " SUMMARIZE COUNT(*) AS n"), events)
     with pytest.raises(InputError, match="the limit is -1"):
         detect_adaptively(patterns, events, limit=-1)
 
