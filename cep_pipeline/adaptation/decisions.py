@@ -75,11 +75,9 @@ class Deviation:
         """|now - before| / before."""
         return abs(self.now - self.before) / self.before
 
-
-def describe_deviation(deviation: Deviation) -> str:
-    """A sentence: the number that has moved, its old and new value, and the share."""
-    before, now = format_number(deviation.before), format_number(deviation.now)
-    return f"pattern {deviation.pattern}: {deviation.what} moved from {before} to {now}, by {deviation.relative:.1%}"
+    def __str__(self) -> str:
+        before, now = format_number(self.before), format_number(self.now)
+        return f"pattern {self.pattern}: {self.what} moved from {before} to {now}, by {self.relative:.1%}"
 
 
 def numbers_now(questions: Iterable[ClauseQuestions], snapshot: StatisticsSnapshot) -> dict[str, float]:
@@ -398,7 +396,7 @@ def _by_threshold(
                 break
     if not too_far:
         return Verdict(False, f"no number has moved by {threshold:.1%} or more", tuple(checks))
-    reason = f"{_with_more(describe_deviation(too_far[0]), len(too_far), 'number')}, {threshold:.1%} or more"
+    reason = f"{_with_more(str(too_far[0]), len(too_far), 'number')}, {threshold:.1%} or more"
     moved = {(one.what, one.before) for one in too_far}
     names = (name for name in patterns if state.together and not moved.isdisjoint(before[name].items()))
     return Verdict(True, reason, tuple(checks), tuple(names))

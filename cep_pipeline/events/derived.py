@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cep_pipeline.events.source import DerivedAttribute
 
 Number = int | float
-_VERSION = 1
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -79,7 +78,7 @@ class Carry:
             for attribute, by_type in self.values.items()
         }
         values = {attribute: by_type for attribute, by_type in values.items() if by_type}
-        return {"version": _VERSION, "last_values": values} if values else {}
+        return {"version": 1, "last_values": values} if values else {}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Carry:
@@ -89,12 +88,11 @@ class Carry:
         if document == {}:
             return cls()
         form = read_as(CarryForm, document, "no carry-in", "the carry-in of a day", "redo the days before")
-        return cls(
-            {
-                attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}
-                for attribute, by in form["last_values"].items()
-            }
-        )
+        read = {
+            attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}
+            for attribute, by in form["last_values"].items()
+        }
+        return cls(read)
 
     @property
     def digest(self) -> str:

@@ -33,7 +33,6 @@ from cep_pipeline.adaptation.decisions import (
     Static,
     Unconditional,
     Verdict,
-    describe_deviation,
     deviations,
 )
 from cep_pipeline.adaptation.distance import AverageRelativeDifference, Fixed, MetaAdaptive
@@ -67,7 +66,7 @@ class Threshold(DecisionFunction):
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         for moved in deviations(state.before, state.questions, snapshot):
             if MEASURES[self.measure](moved) >= self.least:
-                return Verdict(True, describe_deviation(moved), (moved,))
+                return Verdict(True, str(moved), (moved,))
         return Verdict(False, f"no number has moved by {self.least:g} or more")
 
 

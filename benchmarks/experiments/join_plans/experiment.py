@@ -29,7 +29,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.explain import PlannerResult, compare_planners
+from cep_pipeline.planning.make_plan import PlannerResult, compare_planners
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
