@@ -4,7 +4,7 @@
 
 | module | content |
 | --- | --- |
-| `make_plan` | `plan`: from patterns and statistics to a `Plan`; a pattern planned again and again, or by all planners |
+| `make_plan` | `plan`: from patterns and statistics to a `Plan`; planning again and again, and by all planners |
 | `planned_clauses` | the plan of a clause, made of the order or tree that a planner found, with expected numbers |
 | `plans`, `clause_plans` | the plan as data, with its JSON form and its text for people |
 | `trees`, `orderings` | trees and orders, what they cost, and the comparisons that decided them |
