@@ -34,7 +34,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_415),
-    "planning": (("cep_pipeline/planning",), 4_970),
+    "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_297),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_917),
     "cli": (("cep_pipeline/cli",), 3_432),

@@ -83,6 +83,8 @@ class PlanStep:
     ln_made: float
 
     def __post_init__(self) -> None:
+        if not math.isfinite(self.ln_instances):
+            raise ValueError(f"step {self.variable!r}: expected numbers are finite logarithms")
         if not 0 <= self.rate_per_s < math.inf:
             raise ValueError(f"step {self.variable!r}: a rate is finite and not negative, unlike {self.rate_per_s}")
         _check_expected(f"step {self.variable!r}", self)
@@ -115,6 +117,8 @@ class PlanNode:
 
 
 def _check_expected(what: str, expected: PlanStep | PlanNode) -> None:
+    if not (math.isfinite(expected.ln_partial_matches) and math.isfinite(expected.ln_made)):
+        raise ValueError(f"{what}: expected numbers are finite logarithms")
     if not 0 < expected.order_share <= 1 + 1e-9:
         raise ValueError(f"{what}: the share in order is {expected.order_share}, not in (0, 1]")
 
@@ -402,6 +406,7 @@ class SharedPlanNode:
     def __post_init__(self) -> None:
         if len(self.uses) < 2 or len({len(use.variables) for use in self.uses}) > 1:
             raise ValueError(f"a shared node has several uses with as many variables each, not {self.uses}")
+        _check_costs(self.ln_cost, self.ln_apart)
 
 
 @dataclass(frozen=True)
@@ -433,6 +438,7 @@ class WorkloadPlan:
     shared: tuple[SharedPlanNode, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_costs(self.ln_cost, self.ln_apart)
         # A part of a plan may test the order of a conjunction that it shares with patterns outside: one node more.
         if len(self.shared) > self.nodes:
             raise ValueError(f"{self.nodes} nodes for {self.nodes_apart}, {len(self.shared)} of them shared")
@@ -441,3 +447,8 @@ class WorkloadPlan:
     def patterns(self) -> frozenset[str]:
         """The names of the patterns that share nodes."""
         return frozenset(use.pattern for work in self.shared for use in work.uses)
+
+
+def _check_costs(*logarithms: float) -> None:
+    if not all(map(math.isfinite, logarithms)):
+        raise ValueError("costs are finite logarithms")
