@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.loop import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
     from cep_pipeline.adaptation.loop import scan_distance as scan_distance
-    from cep_pipeline.adaptation.report import AdaptationReport as AdaptationReport
+    from cep_pipeline.adaptation.plan_loop import AdaptationReport as AdaptationReport
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
     from cep_pipeline.detection.compressed.tables import expand as expand
     from cep_pipeline.detection.detect import detect as detect

@@ -7,29 +7,25 @@ Markdown. Both are made from the pydantic model of the document, whose fields ha
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import reprlib
-import sys
-from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
-from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import (
     AfterValidator,
-    AllowInfNan,
     BaseModel,
     ConfigDict,
     Field,
-    Strict,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -37,9 +33,9 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import InputError, OtherVersion
 from cep_pipeline.guarded import brief, read_yaml, values_of, without_collecting
 
 
@@ -266,88 +262,65 @@ def line_of(root: yaml.Node | None, location: Sequence[int | str]) -> int:
     return line
 
 
-WHOLE = Annotated[int, Strict(), Field(ge=-(10**100), le=10**100)]
-"""A whole number of a JSON form; counts of matches may be far larger than 64 bits."""
-FINITE = Annotated[float, Strict(), AllowInfNan(False)]
-"""A number of a JSON form that is finite."""
-LOGARITHM = Annotated[FINITE, Field(ge=-1e30, le=1e30)]
-"""A number of a JSON form whose name begins with `ln_`: plans of hundreds of variables stay far below the ends."""
-MOST_CHARACTERS = 10_000_000
-"""Characters of a text in a JSON form; a text that is no Unicode is refused with them."""
-_SCALARS: Mapping[Any, Any] = {
-    int: WHOLE,
-    float: FINITE,
-    str: Annotated[str, Strict(), Field(max_length=MOST_CHARACTERS)],
-    bool: Annotated[bool, Strict()],
-    type(None): None,
-}
+_JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+"""The rules of JSON documents: fields have the names and the types that they should, and numbers are finite."""
 _MOST_FAULTS = 5
 
 
-def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] = {}) -> Any:
-    """The JSON form of a type: what `check_form` holds a document to.
+@lru_cache(maxsize=64)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    alias: Any = TypeAliasType("Content", kind)  # a dataclass itself would take no rules
+    return TypeAdapter(alias, config=_JSON)
 
-    A dataclass, or a mapping of names to types, is an object with these fields. `also` has fields that the dataclass
-    has not, or that stand otherwise in JSON; `instead` the forms of types within that stand otherwise.
+
+def in_json(value: Any) -> Any:
+    """A dataclass as JSON values, which `read_as` reads."""
+    kind: Any = type(value)
+    return _adapter(kind).dump_python(value, mode="json")
+
+
+def read_as(kind: Any, content: object, verdict: str, source: str, advice: str) -> Any:
+    """The value of a type, such as a dataclass, that JSON values stand for.
+
+    Raises
+    ------
+    InputError
+        They stand for none: the `verdict` ("no plan"), the `source` (a file or table), the first faults, each with its
+        place, and the `advice`.
     """
-    if isinstance(kind, dict):
-        form = TypedDict("Form", {name: form_of(hint, {}, instead) for name, hint in kind.items()})  # type: ignore[misc]
-        form.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
-        return form
-    if kind in instead:
-        return instead[kind]
-    if kind in _SCALARS:
-        return _SCALARS[kind]
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return Literal[tuple(member.value for member in kind)]
-    if isinstance(kind, type) and is_dataclass(kind):
-        names = vars(sys.modules[kind.__module__])
-        own = {one.name: one.type for one in fields(kind) if one.name not in also}
-        hints = get_type_hints(SimpleNamespace(__annotations__=own), globalns=names)
-        logarithms = {float: LOGARITHM, **instead}
-        entries = {**hints, **also}
-        return form_of(
-            {name: form_of(of, {}, logarithms if name.startswith("ln_") else instead) for name, of in entries.items()}
+    with reading(verdict, source, advice), without_collecting():
+        return _adapter(kind).validate_json(json.dumps(content))
+
+
+def check_form(kind: Any, content: object, verdict: str, source: str, advice: str) -> Any:
+    """Return Python values as those of a type, or refuse them with an InputError as of `read_as`."""
+    with reading(verdict, source, advice):
+        return _adapter(kind).validate_python(content)
+
+
+def check_version(content: object, version: int, what: str, source: str) -> None:
+    """Refuse JSON that is no object (InputError) or of another version than this package writes (OtherVersion)."""
+    if not isinstance(content, Mapping):
+        raise InputError(f"{source}: a {what} is a JSON object, not {type(content).__name__}")
+    found = content.get("version")
+    if found != version:
+        raise OtherVersion(
+            f"{source}: a {what} of version {reprlib.repr(found)}; this package reads version {version}: make it again"
         )
-    origin, inner = get_origin(kind), [form_of(one, {}, instead) for one in get_args(kind) if one is not Ellipsis]
-    if origin is tuple:
-        return list[inner[0]] if get_args(kind)[-1] is Ellipsis else tuple[tuple(inner)]  # type: ignore[valid-type, misc]
-    if origin in (Union, UnionType):
-        return Union[tuple(inner)]  # noqa: UP007
-    if origin in (list, dict, Mapping, abc.Mapping):
-        return dict[inner[0], inner[1]] if len(inner) == 2 else list[inner[0]]  # type: ignore[valid-type]
-    return kind
 
 
-def check_form(form: Any, content: object, verdict: str, source: str, advice: str) -> Any:
-    """Refuse JSON values that are not of a form (`form_of`): an InputError with the first faults, each with its place.
-
-    Its message says the `verdict` ("no plan"), the `source` (a file or table), and what to do. Returned are the values
-    of the types that the form says.
-    """
+@contextmanager
+def reading(verdict: str, source: str, advice: str) -> Iterator[None]:
+    """Turn the errors of reading JSON values into an InputError, as of `read_as`."""
     try:
-        return _adapter(form).validate_python(content)
+        yield
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         said = "; ".join(f"{json_path(fault['loc'])}: {_of_json(fault)}" for fault in faults[:_MOST_FAULTS])
         more = f"; and {len(faults) - _MOST_FAULTS:,} more faults" if len(faults) > _MOST_FAULTS else ""
         raise InputError(f"{source}: {verdict}: {said}{more}; {advice}") from None
-
-
-@contextmanager
-def reading_form(form: Any, content: object, verdict: str, source: str, advice: str) -> Iterator[None]:
-    """Check JSON values as `check_form` does; errors of the context, which reads them, become the same InputError."""
-    check_form(form, content, verdict, source, advice)
-    try:
-        with without_collecting():
-            yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{source}: {verdict}: {brief(error)}; {advice}") from error
-
-
-@lru_cache(maxsize=64)
-def _adapter(form: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(form)
 
 
 def json_path(location: Sequence[int | str]) -> str:
@@ -365,30 +338,11 @@ def _of_json(fault: Any) -> str:
     kind = fault["type"]
     if kind == "missing":
         return "this is missing"
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return "nothing of this name is known here"
-    message = "the number is too large" if kind.endswith("_than_equal") else str(fault["msg"])
-    found = reprlib.repr(fault["input"]) if isinstance(fault["input"], str | float | bool | None) else ""
-    return f"{message.removeprefix('Value error, ')}{f' (found {found})' if found else ''}"
-
-
-def nested(leaf: type, most_depth: int) -> Any:
-    """The form of a tree as nested lists with leaves of a type: texts, or positions from 0 on."""
-
-    def walk(node: object, depth: int) -> None:
-        if isinstance(node, list | tuple):
-            if not node or depth == most_depth:
-                raise ValueError(f"a tree nests at most {most_depth} lists, and none is empty")
-            for side in node:
-                walk(side, depth + 1)
-        elif type(node) is not leaf or (isinstance(node, int) and node < 0):
-            raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
-
-    def check(content: object) -> object:
-        walk(content, 0)
-        return content
-
-    return Annotated[Any, AfterValidator(check)]
+    told = kind != "json_invalid" and isinstance(fault["input"], str | float | bool | None)
+    found = reprlib.repr(fault["input"]) if told else ""
+    return f"{str(fault['msg']).removeprefix('Value error, ')}{f' (found {found})' if found else ''}"
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

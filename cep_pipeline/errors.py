@@ -107,6 +107,10 @@ class InputError(CepError, ValueError):
     exit_code = 2
 
 
+class OtherVersion(InputError):
+    """A document that another version of this package wrote."""
+
+
 class TooManyMatches(InputError):
     """Rows for matches that would exceed the limit that a user set; none of them is written.
 

@@ -36,12 +36,19 @@ from benchmarks.experiments.join_plans import variable_names
 from benchmarks.experiments.page import Page, Picture, findings_page
 from benchmarks.measure import one_core
 from benchmarks.report import markdown_table
-from cep_pipeline.adaptation import AdaptiveDetection, decisions
-from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState, InvariantBased, Static, Unconditional
+from cep_pipeline.adaptation import decisions
+from cep_pipeline.adaptation.decisions import (
+    DecisionFunction,
+    DecisionState,
+    Deviation,
+    InvariantBased,
+    Static,
+    Unconditional,
+    deviations,
+)
 from cep_pipeline.adaptation.distance import AverageRelativeDifference, Fixed, MetaAdaptive
-from cep_pipeline.adaptation.loop import AdaptiveRun
-from cep_pipeline.adaptation.report import AdaptationReport
-from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation, deviations
+from cep_pipeline.adaptation.loop import AdaptiveDetection, AdaptiveRun
+from cep_pipeline.adaptation.plan_loop import AdaptationReport
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
@@ -71,7 +78,7 @@ class Threshold(DecisionFunction):
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> decisions.Verdict:
         for moved in deviations(state.before, state.questions, snapshot):
             if MEASURES[self.measure](moved) >= self.least:
-                return decisions.Verdict(True, describe_deviation(moved), (moved,))
+                return decisions.Verdict(True, str(moved), (moved,))
         return decisions.Verdict(False, f"no number has moved by {self.least:g} or more")
 
 

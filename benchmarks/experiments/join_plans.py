@@ -65,7 +65,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.explain import PlannerResult, compare_planners
+from cep_pipeline.planning.make_plan import PlannerResult, compare_planners
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics

@@ -56,8 +56,8 @@ from benchmarks.experiments.workloads import (
     window_s_of,
 )
 from benchmarks.measure import SHARING_OF, one_core
-from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import ConstantThreshold, DecisionFunction, Static
+from cep_pipeline.adaptation.loop import AdaptiveDetection
 from cep_pipeline.charts import PALETTE
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
@@ -66,7 +66,7 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.clause_statistics import mask_of
-from cep_pipeline.planning.multi_pattern import Member, members_of
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree

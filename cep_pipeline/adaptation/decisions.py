@@ -17,6 +17,8 @@ A plan of many patterns together (`Plan.workload`) is checked by the invariants 
 those of what its patterns share. Plans of earlier versions and of planners that compare nothing of the kind are checked
 by a threshold, too. Such a check goes on after the first violation, and names all patterns that are concerned: their
 components are planned again, the others keep their plans.
+
+Threshold checks see by how much each number that a pattern's plan rests on has moved (ZStream, section 5.3).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -39,19 +41,99 @@ from cep_pipeline.adaptation.invariants import (
     invariants_of,
     without_invariants,
 )
-from cep_pipeline.adaptation.thresholds import (
-    Deviation,
-    describe_deviation,
-    deviations,
-    numbers_in,
-    numbers_now,
-)
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity
+from cep_pipeline.planning.clause_statistics import format_number
 from cep_pipeline.planning.planners import BY_PLANNER, keeps_order
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """The movement of one number since the plan was made.
+
+    Attributes
+    ----------
+    pattern
+        The first pattern that rests on it.
+    what
+        Key of the leaf, or of the condition.
+    before, now
+        Events a second of a leaf, or the selectivity of a condition: as planning takes them, where nothing seen counts
+        as half an event or half a pair.
+    """
+
+    pattern: str
+    what: str
+    before: float
+    now: float
+
+    @property
+    def relative(self) -> float:
+        """|now - before| / before."""
+        return abs(self.now - self.before) / self.before
+
+    def __str__(self) -> str:
+        before, now = format_number(self.before), format_number(self.now)
+        return f"pattern {self.pattern}: {self.what} moved from {before} to {now}, by {self.relative:.1%}"
+
+
+def numbers_now(questions: Iterable[ClauseQuestions], snapshot: StatisticsSnapshot) -> dict[str, float]:
+    """The numbers that a pattern's plan rests on, by the keys of leaves and conditions.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know a leaf.
+    """
+    return {what: number for clause in questions for what, number in clause.numbers(snapshot).items()}
+
+
+def numbers_in(plan: Plan, pattern: str) -> dict[str, float]:
+    """The same as the plan itself holds them: all rates, and the selectivities that it names.
+
+    Of agreement on an attribute a plan names the pairs that agree most rarely.
+    """
+    seconds = span_seconds(plan.statistics.start_us, plan.statistics.end_us)
+    numbers: dict[str, float] = {}
+    for clause in plan.for_pattern(pattern).clauses:
+        for step in clause.steps:
+            numbers[step.leaf] = step.rate_per_s if step.rate_per_s > 0 else 0.5 / seconds
+        conditions = [condition for step in clause.steps for condition in step.conditions]
+        for condition in (*conditions, *(condition for node in clause.nodes for condition in node.conditions)):
+            # Joint selectivities have no key: they correct the product of others.
+            if condition.condition:
+                numbers[condition.condition] = math.exp(ln_planned_selectivity(condition))
+    return numbers
+
+
+def deviations(
+    before: Mapping[str, Mapping[str, float]],
+    questions: Mapping[str, Sequence[ClauseQuestions]],
+    snapshot: StatisticsSnapshot,
+) -> Iterator[Deviation]:
+    """The movement of each number that is known from before, once from each number that it was.
+
+    Parameters
+    ----------
+    before
+        The numbers of each pattern, by its name.
+    questions, snapshot
+        What is asked of the snapshot about each of these patterns.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know a leaf.
+    """
+    seen: set[tuple[str, float]] = set()
+    for name, old in before.items():
+        new = numbers_now(questions[name], snapshot)
+        moved = (what for what in old if what in new and (what, old[what]) not in seen)
+        yield from (Deviation(name, what, old[what], new[what]) for what in moved)
+        seen.update(old.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +396,7 @@ def _by_threshold(
                 break
     if not too_far:
         return Verdict(False, f"no number has moved by {threshold:.1%} or more", tuple(checks))
-    reason = f"{_with_more(describe_deviation(too_far[0]), len(too_far), 'number')}, {threshold:.1%} or more"
+    reason = f"{_with_more(str(too_far[0]), len(too_far), 'number')}, {threshold:.1%} or more"
     moved = {(one.what, one.before) for one in too_far}
     names = (name for name in patterns if state.together and not moved.isdisjoint(before[name].items()))
     return Verdict(True, reason, tuple(checks), tuple(names))

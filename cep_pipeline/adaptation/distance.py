@@ -57,15 +57,17 @@ class Distances:
 
     def to_json(self) -> dict[str, Any]:
         """The distances as JSON values."""
-        return {"everywhere": self.everywhere, "own": dict(self.own)}
+        from cep_pipeline.documents import in_json
+
+        return dict(in_json(self))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "distances") -> Distances:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
-        from cep_pipeline.documents import check_form, form_of
+        from cep_pipeline.documents import read_as
 
-        check_form(form_of(cls), content, "no distances of invariants", source, "plan the patterns again")
-        return cls(content["everywhere"], dict(content["own"]))
+        found: Distances = read_as(cls, content, "no distances of invariants", source, "plan the patterns again")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

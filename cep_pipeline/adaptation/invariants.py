@@ -16,29 +16,21 @@ chooses the tightest ones, and the least ratio f2 / f1 are the same choice; it i
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cep_pipeline.adaptation.thresholds import questions_of
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
-from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_questions import ClauseQuestions, questions_of
 from cep_pipeline.planning.clause_statistics import format_ln
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    Side,
-    grains,
-    ln_measure,
-    named,
-    positions_of,
-    side_text,
-    tightest_of_blocks,
-)
+from cep_pipeline.planning.orderings import DecidingComparison, grains, ln_measure, named, tightest_of_blocks
 from cep_pipeline.planning.planners import BY_PLANNER, invariants_a_block, without_invariants_because
 from cep_pipeline.planning.plans import Plan, validate
+from cep_pipeline.planning.trees import Side, positions_of
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -68,7 +60,7 @@ class Invariant:
     @property
     def key(self) -> str:
         """Names the question that it decides: the same for the comparison of the same sides that came out otherwise."""
-        sides = sorted(map(side_text, (self.comparison.chosen, self.comparison.rejected)))
+        sides = sorted(map(json.dumps, (self.comparison.chosen, self.comparison.rejected)))
         return f"{self.pattern}/{self.clause}/{self.comparison.measure}/{' or '.join(sides)}"
 
     @property

@@ -18,7 +18,7 @@ from cep_pipeline.adaptation.decisions import DecisionFunction, InvariantBased, 
 from cep_pipeline.adaptation.distance import SCANNED_DISTANCES, Fixed
 from cep_pipeline.adaptation.event_stream import PAIRS_A_CHECK, EventStream, RecentStatistics
 from cep_pipeline.adaptation.loop_outputs import Finding
-from cep_pipeline.adaptation.plan_loop import PlanLoop
+from cep_pipeline.adaptation.plan_loop import AdaptationReport, PlanLoop
 from cep_pipeline.adaptation.plan_makers import (
     JointPlanMaker,
     JointPlanning,
@@ -27,7 +27,6 @@ from cep_pipeline.adaptation.plan_makers import (
     planned_together,
 )
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
-from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
@@ -412,12 +411,14 @@ class AdaptiveDetection:
         Raises
         ------
         InputError, UnsupportedPattern, PlanError
-            As `detect`; those about the events from the run. A pattern that composes others is not supported.
+            As `detect`; those about the events from the run. A pattern that composes others, or has SUMMARIZE,
+            is not supported.
         """
         for pattern in patterns:
-            if pattern.composes:
-                feature, hint = "the composition of patterns by plans that follow the stream", "use detect"
-                raise UnsupportedPattern("", feature, pattern=pattern.name, hint=hint)
+            if pattern.composes or pattern.summary is not None:
+                what = "the composition of patterns" if pattern.composes else "SUMMARIZE"
+                feature = f"{what} by plans that follow the stream"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use detect")
         return AdaptiveRun(self, patterns, events, plan, snapshot, output, limit)
 
 

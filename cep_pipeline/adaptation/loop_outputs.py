@@ -30,8 +30,7 @@ from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Sink
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.outputs import SummaryOf, route_of
-from cep_pipeline.detection.summaries.partial import summary_schema
+from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -108,11 +107,15 @@ class LoopOutput(ABC):
         """The row from which on events are needed, where the stretches before `begin` are done."""
 
 
-class ListedOutput(LoopOutput):
-    """The output of matches that are listed, and wait until all that come before them are known."""
+class RowsOutput(LoopOutput):
+    """A row a match, in the page's order, those that OUTPUT and CONSUME keep.
+
+    Matches are listed, and wait until all that come before them are known.
+    """
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding)
+        self.schema = matches_schema(finding.pattern)
         self._waiting = _Waiting(finding)
         self._listed = 0
         self._kept = _KeptOfStream(finding.pattern)
@@ -125,55 +128,19 @@ class ListedOutput(LoopOutput):
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         blocks = self._waiting.ending(before)
         if blocks:
+            pattern, limit = self.finding.pattern, self.finding.limit
             blocks, events, self._kept.first = self.finding.over(blocks)
-            yield from self._write(blocks, events)
+            ordered = order_matches(blocks, events.seqs)
+            for batch in match_batches(pattern, ordered, events, self._kept, typed=True):
+                self._listed += batch.num_rows
+                if limit is not None and self._listed > limit:
+                    raise TooManyMatches(pattern.name, limit)
+                yield batch
         if before is not None:
             self._kept.forget_rows(self.finding.reading.window_before(before))
 
     def needs_from(self, begin: int) -> int:
         return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
-
-    @abstractmethod
-    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
-        """The output of all matches that end before the others that are to come."""
-
-    def _count(self, matches: int) -> None:
-        """Count matches as listed; TooManyMatches beyond the limit."""
-        self._listed += matches
-        if self.finding.limit is not None and self._listed > self.finding.limit:
-            raise TooManyMatches(self.finding.pattern.name, self.finding.limit)
-
-
-class RowsOutput(ListedOutput):
-    """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding)
-        self.schema = matches_schema(finding.pattern)
-
-    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
-        ordered = order_matches(blocks, events.seqs)
-        for batch in match_batches(self.finding.pattern, ordered, events, self._kept, typed=True):
-            self._count(batch.num_rows)
-            yield batch
-
-
-class SummaryOutput(ListedOutput):
-    """The rows of SUMMARIZE, once all matches are known."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding)
-        self._summary = SummaryOf(finding.pattern, self._kept if has_output_policy(finding.pattern) else None)
-        self.schema = summary_schema(finding.pattern)
-
-    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        yield from super().ready(before)
-        if before is None:
-            yield from self._summary.summary.table().to_batches()
-
-    def _write(self, blocks: list[Block], events: PreparedEvents) -> Iterator[pa.RecordBatch]:
-        self._count(self._summary.add(blocks, events))
-        return iter(())
 
 
 class NumberOutput(LoopOutput):
@@ -209,13 +176,6 @@ class NumberOutput(LoopOutput):
     def needs_from(self, begin: int) -> int:
         reading = self.finding.reading
         return reading.ends_read_from(begin) if self._merges else reading.reads_from(begin)
-
-
-def output_of(finding: Finding, output: str) -> LoopOutput:
-    """The output of a pattern's matches: their number, or rows."""
-    if output == "count":
-        return NumberOutput(finding)
-    return RowsOutput(finding) if finding.pattern.summary is None else SummaryOutput(finding)
 
 
 def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from cep_pipeline.adaptation.thresholds import questions_of
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import PatternPlan, Sharing, WorkloadSearch
-from cep_pipeline.planning.clause_questions import ClauseQuestions, clause_statistics
+from cep_pipeline.planning.clause_questions import ClauseQuestions, clause_statistics, questions_of
 from cep_pipeline.planning.costs import cost_named, with_latency
 from cep_pipeline.planning.make_plan import Replanner, sharing_for
 from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, shared_cost, workload_plan

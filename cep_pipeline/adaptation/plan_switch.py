@@ -9,11 +9,10 @@ switch faster than windows pass any number are at work at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.clause_runs import JointRun
@@ -155,7 +154,12 @@ class SlicesOfStream:
         """The events of the rows `[from, up to)`."""
         key = (*rows, pattern.type_attribute, pattern.base_type)
         if self._latest is None or self._latest[0] != key:
-            self._latest = key, _prepared(pattern, self._stream.between(*rows))
+            self._latest = (
+                key,
+                PreparedEvents(
+                    self._stream.between(*rows), type_attribute=pattern.type_attribute, base_type=pattern.base_type
+                ),
+            )
         return self._latest[1]
 
 
@@ -203,26 +207,15 @@ def matches_of_stretch(
         first = block.first_rows() + rows[0]
         return block.take((first >= stretch.first) & (first < stretch.stop))
 
+    many = mechanism.find_many
     owning = replace(
-        mechanism, find=lambda *asked: map(own, mechanism.find(*asked)), find_many=_owning(mechanism.find_many, own)
+        mechanism,
+        find=lambda *asked: map(own, mechanism.find(*asked)),
+        find_many=many and (lambda *asked: ((number, own(block)) for number, block in many(*asked))),
     )
     most = [None] * len(patterns) if most is None else most
     for parts in JointRun(patterns, owning, orders, events, EVERYTHING, counters, most).parts():
         yield [[moved(block, rows[0] - slices.first) for block in blocks] for blocks in parts]
-
-
-def _owning(
-    find_many: Callable[..., Iterable[tuple[int, Block]]] | None, own: Callable[[Block], Block]
-) -> Callable[..., Iterable[tuple[int, Block]]] | None:
-    """Finds of the matches of several patterns those that are a stretch's own."""
-    if find_many is None:
-        return None
-    find = find_many
-    return lambda *asked: ((number, own(block)) for number, block in find(*asked))
-
-
-def _prepared(pattern: Pattern, table: pa.Table) -> PreparedEvents:
-    return PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
 
 
 def moved(block: Block, by: int) -> Block:

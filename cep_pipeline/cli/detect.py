@@ -31,7 +31,7 @@ from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say
 from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.adaptation import AdaptationReport, Check
+    from cep_pipeline.adaptation.plan_loop import AdaptationReport, Check
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
@@ -154,7 +154,7 @@ def detect(
     console = output_console(stderr=True)
     loop = None
     if adapt:
-        from cep_pipeline.adaptation import AdaptiveDetection
+        from cep_pipeline.adaptation.loop import AdaptiveDetection
         from cep_pipeline.adaptation.plan_makers import planned_together
 
         planned_together(parsed, chosen, by, cost, alpha, searching, given)

@@ -344,7 +344,7 @@ def following_settings(given: AdaptationSettings, every: str | None, *, adapt: b
 
     Options without `--adapt`, or settings that the decision function does not have, are an InputError.
     """
-    from cep_pipeline.adaptation import decision_function
+    from cep_pipeline.adaptation.decisions import decision_function
 
     asked = given.model_dump(exclude_unset=True)
     if not adapt:

@@ -208,7 +208,7 @@ def explain(
         if as_json:
             say_json({"plan": _some_of(made, only), "events": number, "detection": _counts(metrics, only)})
         else:
-            from cep_pipeline.planning.explain import explain_analyzed
+            from cep_pipeline.planning.plans import explain_analyzed
 
             say(complete(explain_analyzed(made, metrics, number, only or None)))
     elif asked.over_files or mechanism:
@@ -319,7 +319,7 @@ def _show_comparisons(
     from cep_pipeline.detection.planned import plan_for, plan_refusal
     from cep_pipeline.planning.clause_statistics import format_ln
     from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.explain import compare_planners
+    from cep_pipeline.planning.make_plan import compare_planners
     from cep_pipeline.planning.planned_clauses import default_cost
 
     documents = []

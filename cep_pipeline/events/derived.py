@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import TypedDict
 
 from cep_pipeline.storage import digest_of
 
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
     from cep_pipeline.events.stream_document import DerivedAttribute
 
 Number = int | float
-_VERSION = 1
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class CarryForm(TypedDict):
+    """The JSON form of a carry-in; numbers that JSON cannot say are text."""
+
+    version: Literal[1]
+    last_values: Mapping[str, Mapping[str, tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]]]
 
 
 @dataclass(frozen=True)
@@ -75,27 +83,21 @@ class Carry:
             for attribute, by_type in self.values.items()
         }
         values = {attribute: by_type for attribute, by_type in kept.items() if by_type}
-        return {"version": _VERSION, "last_values": values} if values else {}
+        return {"version": 1, "last_values": values} if values else {}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Carry:
         """Read the JSON form; another one, or one of another version, is an InputError."""
-        from cep_pipeline.documents import check_form, form_of
+        from cep_pipeline.documents import read_as
 
         if document == {}:
             return cls()
-        values = tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]
-        form = form_of({"version": Literal[1], "last_values": Mapping[str, Mapping[str, values]]})
-        check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
-        return cls(
-            {
-                attribute: {
-                    name: tuple(float(value) if isinstance(value, str) else value for value in last)
-                    for name, last in by_type.items()
-                }
-                for attribute, by_type in document["last_values"].items()
-            }
-        )
+        form = read_as(CarryForm, document, "no carry-in", "the carry-in of a day", "redo the days before")
+        read = {
+            attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}
+            for attribute, by in form["last_values"].items()
+        }
+        return cls(read)
 
     @property
     def digest(self) -> str:

@@ -106,7 +106,7 @@ class AdaptationSettings(Document):
         "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
         "a `constant_threshold`, every check (`unconditional`), or nothing (`static`).",
         _INVARIANT,
-        json_schema_extra=one_of("cep_pipeline.adaptation:DECISION_FUNCTIONS"),
+        json_schema_extra=one_of("cep_pipeline.adaptation.decisions:DECISION_FUNCTIONS"),
     )
     distance: Annotated[float | str, checked_by("cep_pipeline.adaptation.distance:distance_rule")] = setting(
         "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
@@ -114,7 +114,7 @@ class AdaptationSettings(Document):
         "estimates: the ratio of two counts, each with an error of `epsilon` e = 0.02, is within 2 e / (1 - e), 4.1 %. "
         "With a larger `epsilon` take a larger distance.",
         0.05,
-        json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
+        json_schema_extra=one_of("cep_pipeline.adaptation.distance:DISTANCES", least=0),
     )
     k: int | str = setting(
         "For `invariant`: how many invariants of each step or join are checked, the tightest first. `planner`: as "

@@ -170,7 +170,7 @@ class DayWork:
 def _nothing_observed() -> Observed:
     from cep_pipeline.statistics.observed import Observed  # a run with nothing to do needs none
 
-    return Observed()
+    return Observed(())
 
 
 @dataclass(frozen=True)

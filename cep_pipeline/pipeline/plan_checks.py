@@ -14,16 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import (
-    DecisionState,
-    Distances,
-    Verdict,
-    Verification,
-    invariants_of,
-    without_invariants,
-)
-from cep_pipeline.adaptation.invariants import InvariantCheck, describe
-from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
+from cep_pipeline.adaptation.decisions import DecisionState, Deviation, Verdict
+from cep_pipeline.adaptation.distance import Distances
+from cep_pipeline.adaptation.invariants import InvariantCheck, Verification, describe, invariants_of, without_invariants
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.plans import described_part, outdated, plan_of
@@ -374,7 +367,7 @@ def _deviation_json(one: Deviation) -> dict[str, Any]:
         "before": one.before,
         "now": one.now,
         "moved": finite(one.relative),
-        "says": describe_deviation(one),
+        "says": str(one),
     }
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import gain, ln_cost_on
-from cep_pipeline.adaptation.plan_makers import same_plans
+from cep_pipeline.adaptation.plan_makers import gain, ln_cost_on, same_plans
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.plan_checks import (
     CurrentPlan,
@@ -46,7 +45,7 @@ from cep_pipeline.planning.multi_pattern.plan_workload import connected
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 
 if TYPE_CHECKING:
-    from cep_pipeline.adaptation import Verdict
+    from cep_pipeline.adaptation.decisions import Verdict
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

@@ -43,10 +43,10 @@ class Violation:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
-        from cep_pipeline.documents import check_form, form_of
+        from cep_pipeline.documents import read_as
 
-        check_form(form_of(cls), content, "no violation of a plan", source, "check the plan again")
-        return cls(**{**content, "patterns": tuple(content["patterns"])})
+        found: Violation = read_as(cls, content, "no violation of a plan", source, "check the plan again")
+        return found
 
 
 def replannings_of(decisions: Sequence[Decision], version: int) -> int:

@@ -4,16 +4,14 @@
 
 | module | content |
 | --- | --- |
-| `make_plan` | `plan`: the way from patterns and statistics to a `Plan` |
+| `make_plan` | `plan`: from patterns and statistics to a `Plan`; planning again and again, and by all planners |
 | `planned_clauses` | the plan of a clause, made of the order or tree that a planner found, with expected numbers |
-| `plans`, `clause_plans` | the plan as data, with its JSON form |
+| `plans`, `clause_plans` | the plan as data, with its JSON form and its text for people |
 | `trees`, `orderings` | trees and orders, what they cost, and the comparisons that decided them |
 | `planners` | one record a planner; a new planner is added there |
-| `replanning` | `Replanner`: plans one pattern again and again, as the adaptive loop does |
 | `algorithms/` | the planners, the search behind the exact ones, and what is taken beyond its budget |
-| `costs/` | cost models |
-| `numbers/` | the numbers of a clause, and the questions to a snapshot that they answer |
-| `explain/` | plans as text, and planners side by side |
+| `costs` | cost models |
+| `clause_statistics`, `clause_questions` | the numbers of a clause, and the questions to a snapshot that they answer |
 | `multi_pattern/` | plans of many patterns that share work |
 """
 

@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from cep_pipeline.planning.clause_statistics import ln_sum
+from cep_pipeline.planning.clause_statistics import ln_difference, ln_sum
 from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of
 from cep_pipeline.statistics.snapshot import Selectivity
 
 
 @dataclass(frozen=True, slots=True)
-class TestedCondition:
-    """A condition of the pattern at the step or node that binds the last of its variables.
+class TestedCondition(Selectivity):
+    """The selectivity of a condition of the pattern at the step or node that binds the last of its variables.
 
     `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test. `correction`:
     it is several conditions together, which depend on each other; what the product of their selectivities is multiplied
-    by for that. None: it is one condition. `kind`: that of its test, if it is dear (`costs.kernel.DEAR`).
+    by for that. None: it is one condition. `kind`: that of its test, if it is dear (`costs.DEAR`).
     """
 
-    text: str
-    selectivity: Selectivity
+    text: str = ""
     agreement: bool = False
     correction: float | None = None
     kind: str = "number"
 
+    @classmethod
+    def of(cls, share: Selectivity, text: str, **more: Any) -> TestedCondition:
+        """A condition, written as a text, with its selectivity."""
+        return cls(**{one.name: getattr(share, one.name) for one in fields(Selectivity)}, text=text, **more)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core.core_schema import wrap_serializer_function_ser_schema
+
+        def write(condition: TestedCondition, form: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+            content = form(condition)
+            return content if condition.kind != "number" else {one: content[one] for one in content if one != "kind"}
+
+        form = handler(source)
+        return {**form, "serialization": wrap_serializer_function_ser_schema(write, schema=form)}
+
     def __post_init__(self) -> None:
+        Selectivity.__post_init__(self)
         if self.correction is not None and not 0 <= self.correction < math.inf:
             raise ValueError(f"{self.text!r}: a correction is finite and not negative, unlike {self.correction}")
 
@@ -195,6 +211,9 @@ class ClausePlan:
         Where negated variables are asked.
     ln_waiting
         Natural logarithm of the share of the cost that is latency, weighed; None where there is none.
+    order
+        The positive variables in the order in which they are bound, or in that of the tree's leaves: those of the
+        steps. () stands for them.
     """
 
     clause: int
@@ -207,10 +226,15 @@ class ClausePlan:
     nodes: tuple[PlanNode, ...] = ()
     negations: tuple[PlacedNegation, ...] = ()
     ln_waiting: float | None = None
+    order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
             raise ValueError("a clause has at least one positive variable")
+        bound = tuple(step.variable for step in self.steps)
+        if self.order not in ((), bound):
+            raise ValueError(f"the steps bind {', '.join(bound)}, the order is {', '.join(self.order)}")
+        object.__setattr__(self, "order", bound)
         if len(set(self.order)) != len(self.order):
             raise ValueError(f"the order {', '.join(self.order)} binds a variable twice")
         if not math.isfinite(self.ln_cost) or not math.isfinite(self.ln_waiting or 0.0):
@@ -241,11 +265,6 @@ class ClausePlan:
     def on_kernel(self) -> OrderOrTree:
         """The order or tree that a columnar mechanism runs."""
         return self.kernel_orders[0].order if self.kernel_orders else self.order_or_tree
-
-    @cached_property
-    def order(self) -> tuple[str, ...]:
-        """The positive variables in the order in which they are bound, or in that of the tree's leaves."""
-        return tuple(step.variable for step in self.steps)
 
     @property
     def expected(self) -> dict[tuple[str, ...], PlanStep | PlanNode]:
@@ -313,16 +332,8 @@ def ln_cost_of_clauses(costs: Iterable[tuple[float, float | None]]) -> float:
     """ln of the cost of several clauses, each given by that of all of it and of its latency (None: there is none)."""
     pairs = tuple(costs)
     waiting = [ln_waiting for _, ln_waiting in pairs if ln_waiting is not None]
-    working = [_ln_without(ln_cost, ln_waiting) for ln_cost, ln_waiting in pairs]
+    working = [ln_cost if ln_waiting is None else ln_difference(ln_cost, ln_waiting) for ln_cost, ln_waiting in pairs]
     return ln_sum([*working, *([max(waiting)] if waiting else [])])
-
-
-def _ln_without(ln_total: float, ln_part: float | None) -> float:
-    """ln of the rest of a number without a part of it."""
-    if ln_part is None:
-        return ln_total
-    rest = -math.expm1(min(ln_part - ln_total, 0.0))
-    return ln_total + math.log(rest) if rest > 0 else -math.inf
 
 
 @dataclass(frozen=True)
@@ -363,8 +374,7 @@ class WorkloadSearch:
             raise ValueError(f"a search has a planner and no negative number of steps, not {self}")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeUse(NamedTuple):
     """A use of a shared node by a clause of a pattern, with the clause's variables in the slots of the node."""
 
     pattern: str

@@ -19,7 +19,7 @@ from cep_pipeline.planning.clause_statistics import (
     JointCondition,
     PlanCondition,
 )
-from cep_pipeline.planning.costs.conditions import kind_of
+from cep_pipeline.planning.costs import kind_of
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import (
@@ -212,6 +212,11 @@ class ClauseQuestions:
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
         return snapshot.by_leaf.get(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
+
+
+def questions_of(patterns: Sequence[Pattern]) -> dict[str, tuple[ClauseQuestions, ...]]:
+    """The questions to snapshots about each pattern, by its name."""
+    return {pattern.name: tuple(ClauseQuestions(pattern, clause) for clause in pattern.clauses) for pattern in patterns}
 
 
 _UNKNOWN = StatisticsSnapshot()

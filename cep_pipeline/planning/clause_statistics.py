@@ -35,7 +35,7 @@ class PlanCondition:
     span
         Whether it bounds the time between two events, so that the fused mechanism's index ranges fulfil it.
     kind
-        The kind of a test of it, by what it costs (`costs.conditions`).
+        The kind of a test of it, by what it costs (`costs.kind_of`).
     """
 
     positions: tuple[int, ...]
@@ -342,6 +342,12 @@ def ln_sum(logarithms: Iterable[float]) -> float:
     if largest == -math.inf:
         return largest
     return largest + math.log(math.fsum([math.exp(term - largest) for term in terms]))
+
+
+def ln_difference(ln_larger: float, ln_smaller: float) -> float:
+    """ln of the difference of the numbers with these natural logarithms; minus infinity where there is none."""
+    rest = -math.expm1(min(ln_smaller - ln_larger, 0.0))
+    return ln_larger + math.log(rest) if rest > 0 else -math.inf
 
 
 def from_ln(logarithm: float) -> float:

@@ -2,14 +2,16 @@
 
 `Replanner` plans one pattern again and again, as the adaptive loop does between any two stretches of detection. Facts
 that follow from the pattern alone are worked out once, and what a plan says of its numbers is written only where it is
-taken.
+taken. `compare_planners` has all planners side by side on one pattern.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
@@ -216,9 +218,10 @@ class Replanner:
         """Natural logarithms of what a plan costs on the statistics, and of what was found."""
         names = [numbers.names for numbers in found.statistics]
         old = map(ordering_over, runs_of(plan, self.pattern.name), names)
-        return self._ln_cost(old, found), self._ln_cost(found.orderings, found)
+        return self.ln_cost(old, found), self.ln_cost(found.orderings, found)
 
-    def _ln_cost(self, clauses: Iterable[Ordering | TreeOrdering], found: SearchResult) -> float:
+    def ln_cost(self, clauses: Iterable[Ordering | TreeOrdering], found: SearchResult) -> float:
+        """Natural logarithm of what orders or trees cost, one a clause, on the statistics of a search."""
         pairs = zip(clauses, found.statistics, strict=True)
         return ln_cost_of_clauses(ln_costs(self.model, numbers, clause) for clause, numbers in pairs)
 
@@ -250,3 +253,89 @@ class Replanner:
 def runs_of(plan: Plan, pattern: str) -> list[OrderOrTree]:
     """The orders or trees of a pattern's clauses."""
     return [clause.order_or_tree for clause in plan.for_pattern(pattern).clauses]
+
+
+MOST_RUNS, RUN_AGAIN_S = 3, 1.0
+"""A planner that took no longer is run again, so often at most, and its shortest time counts: what is compiled or
+looked up once is no part of it."""
+
+
+@dataclass(frozen=True)
+class PlannerResult:
+    """The plan of one planner for a pattern.
+
+    Attributes
+    ----------
+    planner
+        Its name.
+    orders
+        For each clause an order or a tree.
+    ln_cost
+        Natural logarithm of the cost of all clauses.
+    seconds
+        Seconds of planning, without the time for explanations.
+    notes
+        What a person should know of how it was found, in the order of the clauses; those that say nothing left out.
+    """
+
+    planner: str
+    orders: tuple[OrderOrTree, ...]
+    ln_cost: float
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The orders and trees as people read them.
+
+        Examples
+        --------
+        >>> PlannerResult("greedy", (("b", "a"), ("c",)), 0.0, 0.001).text
+        'b, a; c'
+        """
+        return "; ".join(", ".join(order) if isinstance(order, Sequence) else str(order) for order in self.orders)
+
+
+def planners_for(pattern: Pattern) -> tuple[str, ...]:
+    """The planners that plan a pattern: all of them under skip_till_any_match, else the one of the pattern's order."""
+    return tuple(PLANNERS) if pattern.strategy.forks else ("trivial",)
+
+
+def compare_planners(
+    pattern: Pattern,
+    snapshot: StatisticsSnapshot,
+    planners: Sequence[str] | None = None,
+    cost: str | None = None,
+    alpha: float = 0.0,
+) -> tuple[PlannerResult, ...]:
+    """Let several planners plan a pattern.
+
+    Parameters
+    ----------
+    pattern, snapshot, cost, alpha
+        As `planning.plan` takes them.
+    planners
+        Keys of `PLANNERS`; None: those of `planners_for`.
+
+    Raises
+    ------
+    InputError, PlanError
+        As `planning.plan`.
+    """
+    names = planners_for(pattern) if planners is None else tuple(planners)
+    return tuple(map(_planned_by, [Replanner(pattern, name, cost, alpha) for name in names], repeat(snapshot)))
+
+
+def _planned_by(planner: Replanner, snapshot: StatisticsSnapshot) -> PlannerResult:
+    seconds: list[float] = []
+    while not seconds or (len(seconds) < MOST_RUNS and seconds[-1] <= RUN_AGAIN_S):
+        begin = time.perf_counter()
+        found = planner.search(snapshot)
+        seconds.append(time.perf_counter() - begin)
+    return PlannerResult(
+        planner.name,
+        tuple(found.runs),
+        planner.ln_cost(found.orderings, found),
+        min(seconds),
+        tuple(made.note for made in found.orderings if made.note),
+    )

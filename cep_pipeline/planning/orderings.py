@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
 
 import numpy as np
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_sum
-from cep_pipeline.planning.costs import CostModel, SetTerm
-from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, named_join, positions_below, tree_of_positions
-
-Side: TypeAlias = "tuple[int, ...] | PositionTree"
-"""One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
+from cep_pipeline.planning.costs import Array, CostModel, SetTerm
+from cep_pipeline.planning.trees import (
+    Join,
+    OrderOrTree,
+    PositionTree,
+    Side,
+    named_join,
+    positions_of,
+    tree_of_positions,
+)
 
 MEASURES = {
     "instances": "expected instances in a window",
@@ -147,16 +151,6 @@ def named_over(found: Ordering | TreeOrdering, names: Sequence[str]) -> OrderOrT
     return tuple(names[position] for position in found.order)
 
 
-def positions_of(side: Side) -> tuple[int, ...]:
-    """The leaves of a tree of positions from left to right; an order as it is."""
-    if isinstance(side, int):
-        return (side,)
-    found: list[int] = []
-    for part in side:
-        found += (part,) if isinstance(part, int) else positions_of(part)
-    return tuple(found)
-
-
 def named(tree: Side, names: Sequence[str]) -> str:
     """A tree of positions as people read it.
 
@@ -198,17 +192,6 @@ def _margin(comparison: DecidingComparison) -> tuple[float, bool]:
     return comparison.ln_rejected - comparison.ln_chosen, comparison.wins_ties
 
 
-def side_text(side: Side) -> str:
-    """One side of a comparison as JSON.
-
-    Examples
-    --------
-    >>> side_text((2, (0, 1)))
-    '[2, [0, 1]]'
-    """
-    return str(side) if isinstance(side, int) else f"[{', '.join(map(side_text, side))}]"
-
-
 NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics, members: np.full(len(members), -np.inf))
 """A term that costs nothing."""
 CLOSE = 100 * GRAIN
@@ -239,47 +222,21 @@ def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) 
         return -math.inf
     if cost.runs_orders:
         return ln_before(cost, statistics, positions_of(tree))
-    costs = statistics.derived(("joins", cost), lambda: ComparedJoins(cost, replace(cost, node=NOTHING)))
-    return ln_sum(
-        (costs.own_of(statistics, tree), *costs.below(statistics, tree[0]), *costs.below(statistics, tree[1]))
-    )
+    # Most subtrees of compared trees are the same: what their joins cost is kept.
+    known = statistics.derived(("joins", cost), dict[PositionTree, tuple[float, ...]])
+    own = statistics.derived(("own joins", cost), dict[PositionTree, float])
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ComparedJoins:
-    """The charges of a cost model for the joins of compared trees, kept because most of their subtrees are the same.
-
-    Attributes
-    ----------
-    cost, without_node
-        The model, and what it charges beside what the node of a join costs.
-    known
-        Tree -> ln of what each of its joins costs.
-    own
-        Tree -> ln of what its last join costs beside what its node costs.
-    """
-
-    cost: CostModel
-    without_node: CostModel
-    known: dict[PositionTree, tuple[float, ...]] = field(default_factory=dict)
-    own: dict[PositionTree, float] = field(default_factory=dict)
-
-    def own_of(self, statistics: ClauseStatistics, tree: tuple[PositionTree, PositionTree]) -> float:
-        """ln of what the last join of a tree costs beside what its node costs with any two sides."""
-        found = self.own.get(tree)
-        if found is None:
-            found = self.own[tree] = self.without_node.ln_join(statistics, *tree)
-        return found
-
-    def below(self, statistics: ClauseStatistics, tree: PositionTree) -> tuple[float, ...]:
+    def below(side: PositionTree) -> tuple[float, ...]:
         """ln of what each join of a tree costs."""
-        if isinstance(tree, int):
+        if isinstance(side, int):
             return ()
-        found = self.known.get(tree)
-        if found is None:
-            inner = self.below(statistics, tree[0]) + self.below(statistics, tree[1])
-            found = self.known[tree] = (*inner, self.cost.ln_join(statistics, *tree))
-        return found
+        if side not in known:
+            known[side] = (*below(side[0]), *below(side[1]), cost.ln_join(statistics, *side))
+        return known[side]
+
+    if tree not in own:
+        own[tree] = replace(cost, node=NOTHING).ln_join(statistics, *tree)
+    return ln_sum((own[tree], *below(tree[0]), *below(tree[1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +342,7 @@ def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: Position
     waiting = []
     while not isinstance(tree, int):
         left, right = tree
-        inside = statistics.last_variable in positions_below(left)
+        inside = statistics.last_variable in positions_of(left)
         waiting.append(model.ln_join_delay(statistics, left, right))
         tree = left if inside else right
     return _finite(ln_sum(waiting))

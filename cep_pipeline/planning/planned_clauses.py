@@ -28,11 +28,10 @@ from cep_pipeline.planning.clause_questions import (
     planned_events_in_window,
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_order_share
-from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.kernel import DEAR, NUMBER
+from cep_pipeline.planning.costs import DEAR, LATENCY, NUMBER, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
 from cep_pipeline.planning.planners import PLANNERS
-from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
+from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_of
 from cep_pipeline.slices.order import before_is_earlier, compared_with, surrounding
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms
 from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
@@ -67,13 +66,13 @@ class Expectations:
 
     def leaves(self, tree: PositionTree) -> tuple[PlanStep, ...]:
         """The leaves of a tree of positions from left to right."""
-        return tuple(self._step((), position) for position in positions_below(tree))
+        return tuple(self._step((), position) for position in positions_of(tree))
 
     def nodes(self, tree: PositionTree) -> tuple[PlanNode, ...]:
         """The joins of a tree of positions, those below before those above."""
         if isinstance(tree, int):
             return ()
-        return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_below, tree)))
+        return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_of, tree)))
 
     def negations(self, reached: Sequence[tuple[str, ...]], *, whole: bool = False) -> tuple[PlacedNegation, ...]:
         """The points at which negated variables, and negated composites and lists, are asked for.
@@ -189,7 +188,7 @@ class Expectations:
         for variables, text, prior, kind in self._questions.tested:
             if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
                 known = self.snapshot.by_condition.get(prior.condition) or prior
-                yield TestedCondition(text, known, kind=kind if kind in DEAR else NUMBER)
+                yield TestedCondition.of(known, text, kind=kind if kind in DEAR else NUMBER)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
         yield from self._together(one, other, step=step)
@@ -212,7 +211,7 @@ class Expectations:
                 ]
                 pairs = joint.tested
                 share = Selectivity("", joint.value, pairs, pairs, joint.source, joint.low, joint.high)
-                yield TestedCondition(" and ".join(texts), share, correction=math.exp(ln_ratio))
+                yield TestedCondition.of(share, " and ".join(texts), correction=math.exp(ln_ratio))
 
     @cached_property
     def _terms(self) -> ClauseTerms:
@@ -227,7 +226,7 @@ class Expectations:
         }
         one, other = min(pairs, key=lambda pair: ln_planned_selectivity(pairs[pair]))
         text = f"[{attribute}] with {one}" if step else f"[{attribute}] of {one} and {other}"
-        return TestedCondition(text, pairs[one, other], agreement=True)
+        return TestedCondition.of(pairs[one, other], text, agreement=True)
 
     def _rate(self, variable: str) -> float:
         return self.snapshot.rate(self.pattern, self.clause, variable).per_s
@@ -308,7 +307,7 @@ def clause_plan(
     """
     statistics = expected.statistics
     tree = found.tree if isinstance(found, TreeOrdering) and not isinstance(found.tree, int) else None
-    order = positions_below(found.tree) if isinstance(found, TreeOrdering) else found.order
+    order = positions_of(found.tree) if isinstance(found, TreeOrdering) else found.order
     alternatives = [] if compared_with is None else _alternatives(statistics, model, compared_with, order, tree)
     nodes: tuple[PlanNode, ...] = ()
     if tree is None:

@@ -36,8 +36,6 @@ class Planner:
         Module and name of the algorithm, which is imported when it is first called.
     makes_trees
         It makes trees, which some mechanisms do not run.
-    measures
-        The measures of its deciding comparisons (`orderings.MEASURES`), of which invariants are made.
     invariants_a_block
         So many of the comparisons of a block are invariants, the tightest ones, where nothing else is asked for. Behind
         the tightest one of dynamic programming another often comes out otherwise first: by one a block plans were
@@ -60,7 +58,6 @@ class Planner:
     summary: str
     function: str
     makes_trees: bool = False
-    measures: tuple[str, ...] = ()
     invariants_a_block: int = 1
     compared_up_to: int | None = None
     without_invariants_because: str = ""
@@ -96,13 +93,11 @@ PLANNERS: dict[str, Planner] = {
             "event_frequency",
             "the rarest event first",
             f"{_ALGORITHMS}.heuristics:event_frequency_order",
-            measures=("instances",),
         ),
         Planner(
             "greedy",
             "at each step the cheapest next variable",
             f"{_ALGORITHMS}.heuristics:greedy_order",
-            measures=("step",),
         ),
         Planner(
             "ii_random",
@@ -122,7 +117,6 @@ PLANNERS: dict[str, Planner] = {
             "dp_left_deep",
             "the cheapest order, exactly",
             f"{_ALGORITHMS}.dynamic_programming:dp_left_deep_order",
-            measures=("cost",),
             invariants_a_block=3,
             compared_up_to=16,
         ),
@@ -131,7 +125,6 @@ PLANNERS: dict[str, Planner] = {
             "the cheapest tree over the pattern's order",
             f"{_ALGORITHMS}.zstream:zstream_tree",
             makes_trees=True,
-            measures=("tree",),
             invariants_a_block=2,
             compared_up_to=40,
         ),
@@ -140,7 +133,6 @@ PLANNERS: dict[str, Planner] = {
             "the cheapest tree over the greedy order",
             f"{_ALGORITHMS}.zstream:zstream_ordered_tree",
             makes_trees=True,
-            measures=("step", "tree"),
             invariants_a_block=2,
             compared_up_to=40,
         ),
@@ -149,7 +141,6 @@ PLANNERS: dict[str, Planner] = {
             "the cheapest tree, exactly",
             f"{_ALGORITHMS}.dynamic_programming:dp_bushy_tree",
             makes_trees=True,
-            measures=("tree",),
             invariants_a_block=3,
             compared_up_to=14,
         ),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
+
+from typing_extensions import TypeAliasType
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,19 @@ class Join:
         """The variables from left to right."""
         return leaves_of(self.left) + leaves_of(self.right)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def read(content: Any) -> Join:
+            tree = _tree_from_json(content)
+            if isinstance(tree, str):
+                raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
+            return tree
+
+        written = core_schema.plain_serializer_function_ser_schema(tree_to_json)
+        return core_schema.no_info_plain_validator_function(read, serialization=written)
+
     def __str__(self) -> str:
         return f"({self.left}, {self.right}){' in order' if self.in_order else ''}"
 
@@ -57,6 +72,8 @@ Tree = str | Join
 """A tree plan: one variable, or a join."""
 PositionTree: TypeAlias = "int | tuple[PositionTree, PositionTree]"
 """A tree plan over positions of variables: one of them, or the two sides of a join."""
+Side = TypeAliasType("Side", "int | tuple[Side, ...]")
+"""One side of a comparison: the beginning of an order, or for measure `tree` a tree of positions."""
 OrderOrTree = Sequence[str] | Join
 """The order, which is a left-deep tree, or the tree by which the positive variables of a clause are bound."""
 
@@ -91,17 +108,20 @@ def nodes_of(tree: Tree) -> Iterator[Tree]:
     yield tree
 
 
-def positions_below(tree: PositionTree) -> tuple[int, ...]:
-    """The positions of a tree from left to right.
+def positions_of(side: Side) -> tuple[int, ...]:
+    """The positions of a tree from left to right; an order as it is.
 
     Examples
     --------
-    >>> positions_below((2, (0, 1)))
+    >>> positions_of((2, (0, 1)))
     (2, 0, 1)
     """
-    if isinstance(tree, int):
-        return (tree,)
-    return positions_below(tree[0]) + positions_below(tree[1])
+    if isinstance(side, int):
+        return (side,)
+    found: list[int] = []
+    for part in side:
+        found += (part,) if isinstance(part, int) else positions_of(part)
+    return tuple(found)
 
 
 def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:
@@ -206,24 +226,16 @@ def tree_to_json(tree: Tree) -> Any:
     return [sides] if tree.in_order else sides
 
 
-def tree_from_json(content: Any) -> Tree:
-    """Read what `tree_to_json` wrote.
-
-    Raises
-    ------
-    ValueError
-        `content` is no tree.
-    """
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, Mapping) and isinstance(content, Sequence) and len(content) == 1:
-        tree = tree_from_json(content[0])
-        if isinstance(tree, Join) and not tree.in_order:
-            return replace(tree, in_order=True)
-    if isinstance(content, Mapping) or not isinstance(content, Sequence) or len(content) != 2:
-        raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
-    left, right = content
-    return Join(tree_from_json(left), tree_from_json(right))
+def _tree_from_json(content: Any) -> Tree:
+    """Read what `tree_to_json` wrote; ValueError where it is no tree."""
+    match content:
+        case str():
+            return content
+        case [[left, right]]:
+            return Join(_tree_from_json(left), _tree_from_json(right), in_order=True)
+        case [left, right]:
+            return Join(_tree_from_json(left), _tree_from_json(right))
+    raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
 
 
 def without_order_tests(tree: Tree) -> Tree:

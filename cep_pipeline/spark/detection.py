@@ -42,6 +42,7 @@ from cep_pipeline.statistics.observed import (
     Observed,
     OutputProfile,
     OutputProfiler,
+    merge_profiles,
 )
 from cep_pipeline.storage import DataDirectory, remove_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
@@ -159,9 +160,9 @@ class DetectedSlice:
 
 @dataclass(frozen=True)
 class DetectionResult:
-    """The outcome of a detection job: files to publish, matches by pattern, observed counts of each plan node.
+    """The outcome of a detection job: files to publish, matches by pattern, counts of each plan node.
 
-    `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
+    `observed` is what the published matches say to the next day's statistics. `pending` are the
     matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
     what the next day needs to know of these, and for OUTPUT and CONSUME. Of the patterns that are `limited` no match is
     among the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no match. `routes` are
@@ -350,7 +351,7 @@ def _merged(
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(own),
-        observed=Observed.of(counters.nodes.values(), profiles),
+        observed=Observed(merge_profiles(profiles)),
         carry_out=job.state if kept is None else kept.carry_out,
         pending={name: number for name, number in pending.items() if number},
         summaries={name: summary.to_json() for name, summary in summaries.items()},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
-from functools import cache, cached_property
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -28,7 +28,6 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.observed import OutputProfile
 from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, pair_of, tuple_of
-from cep_pipeline.statistics.versioned import check_version
 from cep_pipeline.storage import digest_of
 
 VERSION = 3
@@ -378,7 +377,9 @@ class StatisticsSnapshot:
 
     def to_json(self) -> dict[str, Any]:
         """The snapshot as JSON values, with its version."""
-        return {"version": VERSION, **_plain(self)}
+        from cep_pipeline.documents import in_json
+
+        return {"version": VERSION, **in_json(self)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "statistics") -> StatisticsSnapshot:
@@ -389,45 +390,17 @@ class StatisticsSnapshot:
         InputError
             `content` is of another version, or no snapshot; `source` names it in the message.
         """
-        from cep_pipeline.documents import reading_form
+        from cep_pipeline.documents import check_version, read_as
 
         check_version(content, VERSION, "statistics snapshot", source)
-        with reading_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again"):
-            plain = {name: _tuples(value) for name, value in content.items() if name != "version"}
-            parts = {name: tuple(kind(**one) for one in plain[name]) for name, kind in _PARTS.items()}
-            return cls(**{**plain, **parts, "kind": Kind(plain["kind"])})
+        own = {name: value for name, value in content.items() if name != "version"}
+        found: StatisticsSnapshot = read_as(cls, own, "no statistics snapshot", source, "estimate the statistics again")
+        return found
 
     @cached_property
     def digest(self) -> str:
         """32 hexadecimal digits that change with any number of the snapshot."""
         return digest_of(self.to_json())
-
-
-@cache
-def _form() -> Any:
-    """The JSON form of a snapshot."""
-    from cep_pipeline.documents import form_of
-
-    return form_of(StatisticsSnapshot, {"version": int})
-
-
-_PARTS = {"rates": LeafRate, "selectivities": Selectivity, "joints": JointSelectivity, "output_profiles": OutputProfile}
-
-
-def _plain(value: Any) -> Any:
-    """A number of a snapshot, or what it consists of, as JSON values."""
-    if isinstance(value, tuple):
-        return list(map(_plain, value))
-    if isinstance(value, Enum):
-        return value.value
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
-
-
-def _tuples(value: Any) -> Any:
-    """JSON values with tuples in place of lists, and sources by their names."""
-    if isinstance(value, dict):
-        return {name: Source(of) if name == "source" else _tuples(of) for name, of in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def span_seconds(start_us: int | None, end_us: int | None) -> float:

@@ -8,6 +8,8 @@ the order of time.
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +31,6 @@ from cep_pipeline.statistics.snapshot import (
     effective_number,
     wilson_interval,
 )
-from cep_pipeline.statistics.versioned import check_version, packed, unpacked
 from cep_pipeline.storage import digest_of
 
 Array = np.ndarray[Any, Any]
@@ -50,6 +51,36 @@ def bin_width_us(window_us: int) -> int:
         return _SHORTEST_US
     target = min(max(window_us // 4, _SHORTEST_US), _LONGEST_US)
     return -(-window_us // -(-window_us // target))
+
+
+def packed(array: Array) -> str:
+    """An array of 8-byte numbers as text.
+
+    Examples
+    --------
+    >>> unpacked(packed(np.array([[1, 2], [3, 4]])), np.int64, rows=2).tolist()
+    [[1, 2], [3, 4]]
+    """
+    data = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
+    return b64encode(zlib.compress(data, 6)).decode("ascii")
+
+
+def unpacked(text: str, dtype: type[np.int64] | type[np.float64], rows: int) -> Array:
+    """The array of so many rows that `packed` wrote.
+
+    Raises
+    ------
+    ValueError
+        The text is none, or holds numbers that are not finite.
+    """
+    try:
+        data = zlib.decompress(b64decode(text, validate=True))
+    except zlib.error as error:
+        raise ValueError(f"an array is damaged: {error}") from error
+    array = np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(rows, -1)
+    if not np.isfinite(array).all():
+        raise ValueError("an array holds numbers that are not finite")
+    return array
 
 
 @dataclass(frozen=True)
@@ -400,12 +431,10 @@ class WindowedStatistics:
         InputError
             `content` is of another version (`OtherVersion`), damaged, or no state; `source` names it in the message.
         """
-        from cep_pipeline.documents import reading_form
+        from cep_pipeline.documents import check_version, reading
 
         check_version(content, VERSION, "state of statistics", source)
-        with reading_form(
-            dict, content, "the state of the statistics is damaged", source, "estimate the statistics again"
-        ):
+        with reading("the state of the statistics is damaged", source, "estimate the statistics again"):
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")

@@ -19,17 +19,9 @@ from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.orderings import (
-    Side,
-    TreesOfSets,
-    Way,
-    grains,
-    joins_of,
-    ln_measure,
-    positions_of,
-)
+from cep_pipeline.planning.orderings import TreesOfSets, Way, grains, joins_of, ln_measure
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.trees import PositionTree, left_deep, tree_of_positions
+from cep_pipeline.planning.trees import PositionTree, Side, left_deep, positions_of, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, Verification, decision_function
+from cep_pipeline.adaptation.decisions import (
+    DECISION_FUNCTIONS,
+    Deviation,
+    decision_function,
+    deviations,
+    numbers_in,
+    numbers_now,
+)
 from cep_pipeline.adaptation.distance import Distances, MetaAdaptive
-from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
+from cep_pipeline.adaptation.invariants import Verification
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import AdaptationSettings, StatisticsSettings
 from cep_pipeline.planning import Plan, plan
+from cep_pipeline.planning.clause_questions import questions_of
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation.drifting import PATTERNS, snapshot

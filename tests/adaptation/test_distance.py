@@ -6,14 +6,17 @@ import json
 
 import pytest
 
-from cep_pipeline.adaptation import DISTANCES, Distances, distance_rule, invariants_of
 from cep_pipeline.adaptation.distance import (
+    DISTANCES,
     AverageRelativeDifference,
+    Distances,
     Fixed,
     MetaAdaptive,
     adapted,
     average_relative_difference,
+    distance_rule,
 )
+from cep_pipeline.adaptation.invariants import invariants_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import plan
 from tests.adaptation.drifting import snapshot
@@ -85,4 +88,4 @@ def test_rules_by_name() -> None:
     with pytest.raises(InputError, match="0 or more"):
         distance_rule(-1)
     with pytest.raises(InputError, match="row 3: no distances"):
-        Distances.from_json({}, "row 3")
+        Distances.from_json({"own": 3}, "row 3")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import decision_function
+from cep_pipeline.adaptation.decisions import decision_function
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.make_plan import Replanner, runs_of
 from cep_pipeline.statistics.terms import terms_of

@@ -9,14 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of, without_invariants
-from cep_pipeline.adaptation.invariants import Invariant, describe, describe_verification, is_violated
+from cep_pipeline.adaptation.invariants import (
+    Invariant,
+    describe,
+    describe_verification,
+    invariants_of,
+    is_violated,
+    without_invariants,
+)
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.costs.model import CostModel
+from cep_pipeline.planning.costs import COSTS, CostModel
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.adaptation.verified import verify

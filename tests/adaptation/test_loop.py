@@ -13,16 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation import (
-    DECISION_FUNCTIONS,
-    AdaptiveDetection,
-    Distances,
-    decision_function,
-    loop,
-    plan_loop,
-)
-from cep_pipeline.adaptation.decisions import InvariantBased, Unconditional
-from cep_pipeline.adaptation.distance import MetaAdaptive
+from cep_pipeline.adaptation import loop, plan_loop
+from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, InvariantBased, Unconditional, decision_function
+from cep_pipeline.adaptation.distance import Distances, MetaAdaptive
+from cep_pipeline.adaptation.loop import AdaptiveDetection
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
@@ -351,6 +345,8 @@ def test_options_are_those_of_the_mechanism() -> None:
         detect_adaptively(patterns, events, output="rows")
     with pytest.raises(UnsupportedPattern, match="NON_OVERLAP"):
         detect_adaptively(patterns_of(ABC + " OUTPUT NON_OVERLAP"), events, output="count")
+    with pytest.raises(UnsupportedPattern, match="nothing runs SUMMARIZE by plans that follow the stream; use detect"):
+        detect_adaptively(patterns_of(ABC + " SUMMARIZE COUNT(*) AS n"), events)
     with pytest.raises(InputError, match="the limit is -1"):
         detect_adaptively(patterns, events, limit=-1)
 

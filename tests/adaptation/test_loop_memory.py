@@ -9,8 +9,8 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline import detect_adaptively
-from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Unconditional
+from cep_pipeline.adaptation.loop import AdaptiveDetection
 from cep_pipeline.adaptation.loop_outputs import NumberOutput
 from cep_pipeline.detection import clause_runs
 from cep_pipeline.slices.blocks import Block

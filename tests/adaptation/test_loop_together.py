@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static, Unconditional
+from cep_pipeline.adaptation.loop import AdaptiveDetection
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan

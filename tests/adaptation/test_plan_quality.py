@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import gain, ln_cost_on
-from cep_pipeline.adaptation.plan_makers import same_plans
+from cep_pipeline.adaptation.plan_makers import gain, ln_cost_on, same_plans
 from cep_pipeline.planning import PLANNERS, plan
 from tests.adaptation import drifting
 from tests.thoroughness import examples

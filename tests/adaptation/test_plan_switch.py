@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
+from cep_pipeline.adaptation.loop_outputs import Finding, RowsOutput, find_together
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.matches import matches_schema
@@ -49,7 +49,7 @@ def by_switched_plans(
     stream = EventStream([pattern], cut(table, parts))
     reading = Reading([pattern], stream)
     finding = Finding(pattern, MECHANISMS[mechanism], stream, SlicesOfStream(stream), reading, Counters())
-    output = output_of(finding, "verbose")
+    output = RowsOutput(finding)
     waiting: list[Stretch] = []
     batches: list[pa.RecordBatch] = []
     for first, stop in pairwise([0, *switches, table.num_rows]):

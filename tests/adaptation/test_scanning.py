@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cep_pipeline.adaptation import AdaptiveDetection, scan_distance
 from cep_pipeline.adaptation.decisions import InvariantBased, Static
 from cep_pipeline.adaptation.distance import Fixed
-from cep_pipeline.adaptation.loop import TRIES_OF_A_PLAN
+from cep_pipeline.adaptation.loop import TRIES_OF_A_PLAN, AdaptiveDetection, scan_distance
 from cep_pipeline.errors import InputError
 from tests.adaptation.test_loop import ABC, drifting, in_parts, patterns_of
 

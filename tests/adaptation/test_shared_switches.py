@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
+from cep_pipeline.adaptation.loop_outputs import Finding, NumberOutput, RowsOutput, find_together
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Counters, Orders
@@ -70,7 +70,7 @@ def by_switched_plans(
     slices, counters = SlicesOfStream(stream), Counters()
     reading = Reading(patterns, stream)
     findings = [Finding(one, MECHANISMS[mechanism], stream, slices, reading, counters) for one in patterns]
-    outputs = [output_of(finding, output) for finding in findings]
+    outputs = [(NumberOutput if output == "count" else RowsOutput)(finding) for finding in findings]
     waiting: list[Stretch] = []
     batches: dict[str, list[pa.RecordBatch]] = {pattern.name: [] for pattern in patterns}
     begin = 0

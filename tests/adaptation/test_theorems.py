@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of
+from cep_pipeline.adaptation.invariants import invariants_of
 from cep_pipeline.adaptation.plan_makers import same_plans
 from cep_pipeline.planning import COSTS, plan
 from tests.adaptation import drifting

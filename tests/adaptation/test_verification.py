@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import Verification, decision_function, invariants_of
-from cep_pipeline.adaptation.invariants import InvariantCheck, is_violated
+from cep_pipeline.adaptation.decisions import decision_function
+from cep_pipeline.adaptation.invariants import InvariantCheck, Verification, invariants_of, is_violated
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import COSTS, plan
 from cep_pipeline.planning.clause_questions import clause_statistics

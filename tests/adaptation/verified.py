@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cep_pipeline.adaptation import Invariant, Verification
-from cep_pipeline.adaptation.invariants import InvariantCheck
+from cep_pipeline.adaptation.invariants import Invariant, InvariantCheck, Verification
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import StatisticsSnapshot
 

@@ -152,7 +152,7 @@ def many_orders(plan: Plan) -> Iterable[Plan]:
     first, *others = pattern_plan.clauses
     orders = list(permutations(first.steps))
     for steps in orders[:: max(1, len(orders) // 24)]:
-        clauses = (replace(first, steps=steps, alternatives=(), comparisons=()), *others)
+        clauses = (replace(first, steps=steps, order=(), alternatives=(), comparisons=()), *others)
         yield replace(plan, patterns=(replace(pattern_plan, clauses=clauses),))
 
 

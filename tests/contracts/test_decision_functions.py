@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, decision_function, gain, ln_cost_on
-from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, Deviation, decision_function
+from cep_pipeline.adaptation.plan_makers import gain, ln_cost_on
 from cep_pipeline.planning import PLANNERS, plan
 from tests.adaptation import drifting
 from tests.thoroughness import examples

@@ -11,20 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection.detect import detect
+from cep_pipeline.documents import in_json, read_as
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.orderings import (
-    DecidingComparison,
-    Ordering,
-    TreeOrdering,
-    grains,
-    joins_of,
-    ln_measure,
-    positions_of,
-)
-from cep_pipeline.planning.plans import part_from_json, part_to_json
+from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering, grains, joins_of, ln_measure
+from cep_pipeline.planning.trees import positions_of
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from cep_pipeline.statistics.terms import terms_of
 from tests import streams
@@ -51,7 +44,7 @@ def test_a_plan_of_all_variables_on_any_statistics(planner: str, statistics: Cla
     for comparison in found.comparisons:
         assert comparison.holds(comparison.ln_chosen, comparison.ln_rejected)
         assert holds_on(comparison, statistics, cost)
-        assert part_from_json(DecidingComparison, json.loads(json.dumps(part_to_json(comparison)))) == comparison
+        assert read_as(DecidingComparison, in_json(comparison), "", "", "") == comparison
         assert comparison.rejected != comparison.chosen
         if comparison.measure == "tree":
             assert isinstance(found, TreeOrdering)

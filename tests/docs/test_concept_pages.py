@@ -15,7 +15,8 @@ import click
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, DISTANCES
+from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS
+from cep_pipeline.adaptation.distance import DISTANCES
 from cep_pipeline.cli import COMMANDS, cli
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Metrics, NodeCounts

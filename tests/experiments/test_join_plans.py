@@ -66,7 +66,7 @@ from benchmarks.experiments.join_plans import (
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.explain import compare_planners
+from cep_pipeline.planning.make_plan import compare_planners
 
 TINY = Sizes(
     stocks=12,

@@ -39,7 +39,7 @@ from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
-from cep_pipeline.statistics.observed import Observation, Observed, OutputProfile
+from cep_pipeline.statistics.observed import Observed, OutputProfile
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from tests.fuzz.mutations import mutated_bytes, mutated_document, refused
 
@@ -117,7 +117,7 @@ def use_state(content: Any) -> object:
 
 def observed() -> Observed:
     profile = OutputProfile("both", ("a", "b"), (1, 2))
-    return Observed((Observation("both", ("a", "b"), 10, 4),), (profile,))
+    return Observed((profile,))
 
 
 VIOLATION = Violation("market", 3, "key", "because", ("both",))

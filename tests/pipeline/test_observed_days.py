@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.day_work import DetectedDay
-from cep_pipeline.planning import Plan
-from cep_pipeline.statistics.observed import Observed, OutputProfiler, merge_profiles, observations_of
+from cep_pipeline.statistics.observed import Observed, OutputProfiler, merge_profiles
 from tests.pipeline.local_days import LocalDays, events_by_day
 
 SCHEMA = cep.StreamSchema.from_dict(
@@ -53,26 +51,8 @@ def test_the_profiles_of_all_days_are_those_of_one_detection(tmp_path: Path, sli
     assert {pattern for pattern, _ in expected} == {"all", "apart", "late", "lists"}
 
 
-def test_the_work_of_a_day_is_that_of_its_detection(tmp_path: Path) -> None:
-    """In one slice; more slices count the tuples of a look-back more than once."""
-    patterns = cep.parse_patterns(TEXT, SCHEMA)
-    _, (first, *_) = detect_days(tmp_path, patterns, 1)
-    files = sorted(tmp_path.glob("events-*.parquet"))
-    events = pq.read_table(files[0]).drop_columns(["day"])
-    _, metrics = cep.detect(patterns, events, _trivial(patterns, events), metrics=True)
-    observed = first.observed.observations
-    assert {o.pattern for o in observed} >= {"chain", "all"}
-    of_one_run = {(o.pattern, o.variables): o for o in observations_of(metrics.nodes)}
-    for observation in observed:
-        assert observation == of_one_run[observation.pattern, observation.variables]
-
-
 def test_what_is_observed_is_handed_on_as_json(tmp_path: Path) -> None:
     _, days = detect_days(tmp_path, cep.parse_patterns(TEXT, SCHEMA), 2)
     for day in days:
         again = DetectedDay.from_json(json.loads(json.dumps(day.to_json())))
-        assert again.observed == day.observed != Observed()
-
-
-def _trivial(patterns: list[Pattern], events: pa.Table) -> Plan:
-    return cep.plan(patterns, cep.estimate_statistics(patterns, events), planner="trivial")
+        assert again.observed == day.observed != Observed(())

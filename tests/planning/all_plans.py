@@ -8,8 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import COSTS, CostModel, with_latency
-from cep_pipeline.planning.costs.model import PARTIAL_MATCHES, THROUGHPUT
+from cep_pipeline.planning.costs import COSTS, PARTIAL_MATCHES, THROUGHPUT, CostModel, with_latency
 from cep_pipeline.planning.orderings import DecidingComparison, ln_measure
 from cep_pipeline.planning.trees import PositionTree
 from tests.planning import clauses

@@ -8,7 +8,6 @@ from itertools import count
 
 import pytest
 
-from cep_pipeline.planning import explain as compare
 from cep_pipeline.planning import make_plan, planned_clauses, planners
 
 QUICK = ("trivial", "event_frequency", "greedy", "dp_left_deep")
@@ -24,6 +23,6 @@ def give(monkeypatch: pytest.MonkeyPatch, function: Callable[..., object], *, ma
     name = f"planner_{next(_NUMBERS)}"  # a planner is remembered by its name
     monkeypatch.setattr(sys.modules[__name__], name, function, raising=False)
     known["given"] = planners.Planner("given", "the plan of a test", f"{__name__}:{name}", makes_trees=makes_trees)
-    for module in (planners, make_plan, planned_clauses, compare):
+    for module in (planners, make_plan, planned_clauses):
         monkeypatch.setattr(module, "PLANNERS", known)
     return "given"

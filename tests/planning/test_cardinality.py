@@ -17,7 +17,7 @@ from cep_pipeline.planning.clause_statistics import (
     ln_partial_matches,
     mask_of,
 )
-from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
+from cep_pipeline.planning.costs import PARTIAL_MATCHES
 from tests.planning import clauses
 
 CLOSE = {"rel": 1e-12, "abs": 1e-9}

@@ -13,7 +13,7 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.clause import KernelRun
 from cep_pipeline.detection.network.network import network_of
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern import members_of
+from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.orderings import Ordering
 from cep_pipeline.planning.planned_clauses import Expectations
 from cep_pipeline.planning.trees import PositionTree, named_join

@@ -36,9 +36,8 @@ def test_a_record_says_what_its_planner_makes(name: str, data: st.DataObject) ->
     statistics = data.draw(clauses.clause_statistics(min_size=3, max_size=5))
     made = planner(statistics, COSTS["throughput"])
     assert isinstance(made, TreeOrdering) == planner.makes_trees
-    assert {one.measure for one in made.comparisons} <= set(planner.measures) <= MEASURES.keys()
-    assert bool(planner.measures) != bool(planner.without_invariants_because)
-    assert bool(made.comparisons) <= bool(planner.measures)
+    assert {one.measure for one in made.comparisons} <= MEASURES.keys()
+    assert bool(made.comparisons) != bool(planner.without_invariants_because) or statistics.size < 3
 
 
 def test_reasons_are_told_by_name() -> None:

@@ -71,7 +71,7 @@ def test_a_side_of_a_comparison_that_cannot_be_is_refused(side: Any) -> None:
     comparisons = content["patterns"][0]["clauses"][0]["comparisons"]
     assert comparisons[0]["rejected"] == [1, 2]
     comparisons[0]["rejected"] = side
-    said = r"rejected: a (leaf of a |node of a |)tree|a comparison of step 1 binds|a side of a comparison"
+    said = r"comparisons\[0\]\.rejected|a comparison of step 1 binds"
     with pytest.raises(InputError, match=said):
         Plan.from_json(content)
 
@@ -82,7 +82,7 @@ def test_a_tree_that_nests_too_deeply_is_refused() -> None:
     for _ in range(100_000):
         side = [side]
     content["patterns"][0]["clauses"][0]["comparisons"][0]["chosen"] = side
-    with pytest.raises(InputError, match="nests at most 256 lists"):
+    with pytest.raises(InputError, match=r"no plan: .*recursion"):
         Plan.from_json(content)
 
 
@@ -118,7 +118,7 @@ def test_plans_that_cannot_be_are_refused() -> None:
     (rise, either) = one.patterns
     (clause,) = rise.clauses
     with pytest.raises(ValueError, match="twice"):
-        replace(clause, steps=(clause.steps[0], clause.steps[0]))
+        replace(clause, steps=(clause.steps[0], clause.steps[0]), order=())
     with pytest.raises(ValueError, match="at least one"):
         replace(clause, steps=())
     with pytest.raises(ValueError, match="finite"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import invariants_of
+from cep_pipeline.adaptation.invariants import invariants_of
 from cep_pipeline.adaptation.plan_makers import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.statistics.sliding_window import SlidingWindow
-from cep_pipeline.statistics.versioned import packed, unpacked
+from cep_pipeline.statistics.windowed import packed, unpacked
 from tests.thoroughness import examples
 
 values = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1.0, 1.0, 5.0, 1000.0])), max_size=60)

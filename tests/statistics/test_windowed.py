@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import InputError, OtherVersion
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import plan
 from cep_pipeline.statistics import Kind, Source, WindowedStatistics, partial_statistics, windowed_statistics
-from cep_pipeline.statistics.versioned import OtherVersion
 from tests.statistics.market import market, parse
 from tests.statistics.streams_of_trades import TRAFFIC, generated_trades, patterns, real, real_trades, real_traffic
 from tests.thoroughness import examples

@@ -49,12 +49,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import NotRequired
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import TypedDict
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
@@ -658,28 +659,23 @@ def statement_of(pattern: Pattern) -> str:
 _STATEMENT = "the statement in a buffer of matches"
 
 
-@lru_cache(maxsize=1)
-def _statement_form() -> Any:
+class SchemaForm(TypedDict):
+    """What a statement says of the events that it is over."""
+
+    base_type: str | None
+    type_attribute: str
+    attributes: Mapping[str, str]
+    timezone: NotRequired[str]
+
+
+class StatementForm(TypedDict):
     """The JSON form of what `statement_of` writes."""
-    from typing import NotRequired
 
-    from cep_pipeline.documents import form_of
-
-    value = form_of(bool | int | float | str)
-    return form_of(
-        {
-            "name": str,
-            "text": str,
-            "parameters": form_of(Mapping[str, tuple[Any, ...] | Any], {}, {Any: value}),
-            "stream": str,
-            "schema": {
-                "base_type": str | None,
-                "type_attribute": str,
-                "attributes": Mapping[str, str],
-                "timezone": NotRequired[str],
-            },
-        }
-    )
+    name: str
+    text: str
+    parameters: Mapping[str, tuple[bool | int | float | str, ...] | bool | int | float | str]
+    stream: str
+    schema: SchemaForm
 
 
 @lru_cache(maxsize=256)
@@ -693,12 +689,12 @@ def pattern_of(statement: str) -> Pattern:
     """
     import warnings
 
-    from cep_pipeline.documents import check_form
+    from cep_pipeline.documents import read_as
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.language.parser import parse_patterns
 
     told = parse_json(statement, _STATEMENT, "text")
-    check_form(_statement_form(), told, "is damaged", _STATEMENT, "compress the matches again")
+    told = read_as(StatementForm, told, "is damaged", _STATEMENT, "compress the matches again")
     try:
         schema = StreamSchema.from_dict(told["schema"], name=told["stream"])
         with warnings.catch_warnings():

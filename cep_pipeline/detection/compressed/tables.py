@@ -185,12 +185,11 @@ def statements_of(schema: pa.Schema) -> list[str]:
     InputError
         The metadata hold something else.
     """
-    from cep_pipeline.documents import check_form, form_of
+    from cep_pipeline.documents import read_as
 
     what = "the statements of a compressed table"
     content = parse_json((schema.metadata or {}).get(STATEMENTS, b"[]"), what, "text")
-    check_form(form_of(tuple[str, ...]), content, "are damaged", what, "compress the matches again")
-    return list(content)
+    return list(read_as(tuple[str, ...], content, "are damaged", what, "compress the matches again"))
 
 
 def count_of(text: str) -> int:

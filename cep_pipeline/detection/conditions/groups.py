@@ -21,7 +21,7 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import Node, rewritten
 from cep_pipeline.patterns.structure import may_share_events
-from cep_pipeline.planning.costs.conditions import in_test_order
+from cep_pipeline.planning.costs import in_test_order
 from cep_pipeline.slices.views import ANY_EVENT, clause_cache_of
 
 Mention = Reference | Length | Aggregate

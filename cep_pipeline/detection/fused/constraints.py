@@ -59,7 +59,7 @@ from cep_pipeline.patterns.implications import Implications
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import TimeSpan
-from cep_pipeline.planning.costs.conditions import in_test_order
+from cep_pipeline.planning.costs import in_test_order
 from cep_pipeline.slices.keys import Key, as_floats, comparable, is_exact, keys_of, largest
 from cep_pipeline.slices.order import before_is_earlier, may_be_one, order_bound, positions_of
 from cep_pipeline.slices.prepared import PreparedEvents

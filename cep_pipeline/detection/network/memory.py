@@ -17,7 +17,7 @@ from cep_pipeline.detection.network.network import Network, Node
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.structure import types_of
-from cep_pipeline.planning.multi_pattern import MemberId
+from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes

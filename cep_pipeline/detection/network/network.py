@@ -33,7 +33,9 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
-from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
+from cep_pipeline.planning.clause_plans import Sharing
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, share
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of, nodes_of
 from cep_pipeline.slices.order import before_is_earlier, compared_with, earlier_is_before, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents

@@ -36,7 +36,8 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
-from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of
+from cep_pipeline.planning.clause_plans import Sharing
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.trees import OrderOrTree, as_tree, leaves_of
 from cep_pipeline.slices.blocks import Block, without_earlier
 from cep_pipeline.slices.order import before_is_earlier

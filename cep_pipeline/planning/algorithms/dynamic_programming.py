@@ -16,8 +16,7 @@ from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.algorithms.set_search import LN_UNPRUNED, OutOfTime, SetSearch, SetTables
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.costs import Array, CostModel
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,
@@ -27,10 +26,9 @@ from cep_pipeline.planning.orderings import (
     ln_below,
     ln_order_cost,
     ln_tree_cost,
-    positions_of,
     tree_comparisons,
 )
-from cep_pipeline.planning.trees import PositionTree, left_deep
+from cep_pipeline.planning.trees import PositionTree, left_deep, positions_of
 
 MAX_VARIABLES = 22
 """Budget: with 22 variables there are 4 million sets. Orders take 0.2 GB and a fraction of a second; trees 0.3 GB and

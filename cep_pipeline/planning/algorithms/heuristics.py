@@ -15,8 +15,7 @@ from itertools import chain, combinations
 import numpy as np
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.costs import Array, CostModel
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, grains, ln_order_costs, ln_steps
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_sum
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
+from cep_pipeline.planning.costs import PARTIAL_MATCHES, CostModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, mask_of
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.model import over_all_sets
-from cep_pipeline.planning.orderings import MOST_COMPARISONS, Side, Way, ln_measure, positions_of
+from cep_pipeline.planning.costs import CostModel, over_all_sets
+from cep_pipeline.planning.orderings import MOST_COMPARISONS, Way, ln_measure
+from cep_pipeline.planning.trees import Side, positions_of
 
 Array = np.ndarray[Any, Any]
 

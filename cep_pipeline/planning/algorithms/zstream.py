@@ -15,8 +15,7 @@ import numpy as np
 
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import CostModel, SetTerm
-from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.costs import Array, CostModel, SetTerm
 from cep_pipeline.planning.orderings import TreeOrdering, Way, grains, tree_comparisons
 from cep_pipeline.planning.trees import PositionTree, left_deep
 

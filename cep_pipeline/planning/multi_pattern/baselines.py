@@ -23,8 +23,7 @@ import numpy as np
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.clause_statistics import mask_of
 from cep_pipeline.planning.multi_pattern.costs import exchange, take_cheaper
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 from cep_pipeline.planning.orderings import named_over
 from cep_pipeline.planning.trees import OrderOrTree, left_deep, named_tree

@@ -237,19 +237,16 @@ class ClauseForms:
         )
         return sorted(self._conjuncts(slot, cut)), before, self._ties if before else "", self._agreement
 
-    def conjuncts_within(self, places: Places) -> dict[str, Places]:
-        """The conjuncts over two or more of some variables, by their texts: the variables that each mentions."""
-        return self._conjuncts({place: number for number, place in enumerate(places)}, None)
-
-    def _conjuncts(self, slot: Mapping[int, int], cut: int | None) -> dict[str, Places]:
-        found = {}
+    def _conjuncts(self, slot: Mapping[int, int], cut: int | None) -> set[str]:
+        """The texts of conjuncts over two or more variables."""
+        found = set()
         for number, (mentioned, _) in enumerate(self._joint):
             try:
                 into = tuple([slot[place] for place in mentioned])
             except KeyError:
                 continue
             if cut is None or min(into) < cut <= max(into):
-                found[self._text(number, into)] = mentioned
+                found.add(self._text(number, into))
         return found
 
     def _text(self, number: int, into: Places) -> str:

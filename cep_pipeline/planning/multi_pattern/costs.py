@@ -17,9 +17,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.planning.clause_questions import clause_statistics
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_partial_matches, ln_sum
-from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.model import CANDIDATE_NS
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, ln_difference, ln_partial_matches, ln_sum
+from cep_pipeline.planning.costs import CANDIDATE_NS, INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
 from cep_pipeline.planning.orderings import GRAIN
@@ -217,8 +216,7 @@ def workload_plan(
 
 def _saving(work: SharedPlanNode) -> tuple[float, float]:
     """Ascending with what sharing a node saves; where that is nothing, with how much it does not lose."""
-    gain = work.ln_apart - work.ln_cost
-    return (work.ln_apart + math.log(-math.expm1(-gain)) if gain > 0 else -math.inf), gain
+    return ln_difference(work.ln_apart, work.ln_cost), work.ln_apart - work.ln_cost
 
 
 def _ln_cost(

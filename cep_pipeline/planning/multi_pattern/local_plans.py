@@ -19,8 +19,7 @@ import numpy as np
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, mask_of
-from cep_pipeline.planning.costs import THROUGHPUT, CostModel
-from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.costs import THROUGHPUT, Array, CostModel
 from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.trees import (
     Join,
@@ -29,7 +28,7 @@ from cep_pipeline.planning.trees import (
     as_tree,
     left_deep,
     named_tree,
-    positions_below,
+    positions_of,
     tree_of_positions,
 )
 
@@ -47,7 +46,7 @@ LARGEST_COST = math.exp(340.0)
 @lru_cache(1 << 16)
 def variables_of(tree: PositionTree) -> int:
     """The variables of a tree as a set."""
-    return mask_of(positions_below(tree))
+    return mask_of(positions_of(tree))
 
 
 def plan_of_places(plan: OrderOrTree | str, names: Sequence[str]) -> PositionTree:
@@ -57,7 +56,7 @@ def plan_of_places(plan: OrderOrTree | str, names: Sequence[str]) -> PositionTre
 
 def named_plan(plan: PositionTree, names: Sequence[str], *, trees: bool) -> OrderOrTree | str:
     """The tree, or the order of its leaves, over variables."""
-    return named_tree(plan, names) if trees else tuple(names[place] for place in positions_below(plan))
+    return named_tree(plan, names) if trees else tuple(names[place] for place in positions_of(plan))
 
 
 class JoinCosts(NamedTuple):

@@ -19,11 +19,10 @@ from random import Random
 
 from cep_pipeline.planning.clause_statistics import mask_of
 from cep_pipeline.planning.multi_pattern.local_plans import MOST_PLANS, LocalPlans, variables_of
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.pattern_graph import Use, common_subpatterns
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, Use, common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
 from cep_pipeline.planning.orderings import joins_of
-from cep_pipeline.planning.trees import PositionTree, placed, positions_below
+from cep_pipeline.planning.trees import PositionTree, placed, positions_of
 
 EMPTY_SHARE = 16
 """One of so many neighbours shares nothing new: existing shares are kept or dropped by chance."""
@@ -207,7 +206,7 @@ class LocalSearch:
                 joins = [*joins_of(plan)]
                 keys = [(variables_of(one), variables_of(one[0]), forms.position_key(one)) for one in joins]
             else:
-                order = positions_below(plan)
+                order = positions_of(plan)
                 beginnings = [order[:length] for length in range(1, len(order) + 1)]
                 keys = [(mask_of(one), 1 << one[-1], forms.order_key(one)) for one in beginnings]
             for inside, side, key in keys:

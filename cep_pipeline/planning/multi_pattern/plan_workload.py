@@ -19,11 +19,10 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadSearch,
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs.kernel import KERNEL
+from cep_pipeline.planning.costs import KERNEL
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, shared_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.members import Member, members_of
+from cep_pipeline.planning.multi_pattern.members import Member, components, members_of
 from cep_pipeline.planning.multi_pattern.order_tests import give_up_order_tests, serve_by_and_nodes, with_trees
-from cep_pipeline.planning.multi_pattern.pattern_graph import components
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from cep_pipeline.planning.orderings import ln_order_cost, ordering_over

@@ -19,8 +19,7 @@ from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans, named_plan
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.pattern_graph import components
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, components
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.orderings import named_over
 from cep_pipeline.planning.trees import OrderOrTree

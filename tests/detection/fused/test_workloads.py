@@ -71,7 +71,7 @@ def plan_for(patterns: Sequence[Pattern], table: pa.Table, seed: int, trees: boo
             if tree is not None and not isinstance(tree, str):
                 clauses.append(replace(changed, tree=tree))
             else:
-                clauses.append(replace(changed, steps=tuple(order)))
+                clauses.append(replace(changed, steps=tuple(order), order=()))
         planned.append(replace(own, clauses=tuple(clauses)))
     return replace(made, patterns=tuple(planned), sharing="subexpression" if trees else "prefix")
 

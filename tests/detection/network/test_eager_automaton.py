@@ -10,7 +10,8 @@ from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network import network
 from cep_pipeline.detection.network.network import Edge, Network, Node
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.planning.multi_pattern import members_of, share
+from cep_pipeline.planning.multi_pattern.members import members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share
 from tests.streams import stream_schema
 
 

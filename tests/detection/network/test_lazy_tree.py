@@ -14,7 +14,8 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network import network, run
 from cep_pipeline.detection.network.network import Choices, Network, parts_of
-from cep_pipeline.planning.multi_pattern import Member, members_of, share
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import stream_schema
 

@@ -13,7 +13,9 @@ from cep_pipeline.detection.conditions.groups import ClauseConditions, Condition
 from cep_pipeline.detection.network import codes
 from cep_pipeline.detection.network.network import Network
 from cep_pipeline.errors import PlanError, UnsupportedPattern
-from cep_pipeline.planning.multi_pattern import Sharing, members_of, share
+from cep_pipeline.planning.clause_plans import Sharing
+from cep_pipeline.planning.multi_pattern.members import members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.prepared import PreparedEvents
 

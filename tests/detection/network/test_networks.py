@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.network.network import Network, network_of
 from cep_pipeline.errors import PlanError
-from cep_pipeline.planning.multi_pattern import members_of
+from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables

@@ -11,7 +11,7 @@ from cep_pipeline.detection.network import codes
 from cep_pipeline.detection.network.network import Edge, Network, Node, network_of
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join
-from cep_pipeline.planning.multi_pattern import members_of
+from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.trees import Tree, leaves_of, nodes_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema

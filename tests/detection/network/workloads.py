@@ -102,7 +102,7 @@ def random_plan(
             elif mechanism == "multitree" and not isinstance(tree, str):
                 clauses.append(replace(clause, tree=_tested(tree, chosen) if order_tests else tree))
             else:
-                clauses.append(replace(clause, steps=tuple(chosen.sample(clause.steps, len(clause.steps)))))
+                clauses.append(replace(clause, steps=tuple(chosen.sample(clause.steps, len(clause.steps))), order=()))
         planned.append(replace(pattern, clauses=tuple(clauses)))
     return replace(plan, patterns=tuple(planned))
 

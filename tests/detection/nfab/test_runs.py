@@ -134,7 +134,7 @@ def test_another_order_than_the_patterns_is_refused() -> None:
     plan = cep.plan([pattern], cep.estimate_statistics([pattern], table), planner="trivial")
     [of_pattern] = plan.patterns
     [clause] = of_pattern.clauses
-    swapped = replace(clause, steps=clause.steps[::-1], alternatives=(), comparisons=())
+    swapped = replace(clause, steps=clause.steps[::-1], order=(), alternatives=(), comparisons=())
     plan = replace(plan, patterns=(replace(of_pattern, clauses=(swapped,)),))
     with pytest.raises(PlanError, match="'trivial'"):
         cep.detect([pattern], table, plan=plan)

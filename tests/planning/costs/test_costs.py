@@ -16,27 +16,27 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.costs import (
+    CANDIDATE_NS,
+    CONDITION_KINDS,
     CONSUME_MATCHED,
     COSTS,
     INSTANCES,
     KERNEL,
     LATENCY,
+    PARTIAL_MATCH_NS,
     THROUGHPUT,
-    CostModel,
-    with_latency,
-)
-from cep_pipeline.planning.costs.conditions import in_test_order, kind_of
-from cep_pipeline.planning.costs.kernel import (
-    CONDITION_KINDS,
     UNITS,
+    CostModel,
     KernelCosts,
+    in_test_order,
     kernel_costs,
     kernel_model,
+    kind_of,
+    with_latency,
 )
-from cep_pipeline.planning.costs.model import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.planners import PLANNERS
-from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.planning.trees import PositionTree, positions_of
 from cep_pipeline.statistics.terms import format_conjunct
 from tests.planning import clauses
 from tests.thoroughness import examples
@@ -127,9 +127,9 @@ def scaled_order_cost(costs: SetNumbers, order: Sequence[int]) -> float:
 
 def scaled_tree_cost(costs: SetNumbers, tree: PositionTree) -> float:
     """The cost of a tree by the numbers for exact search, as `CostModel` says."""
-    total = float(sum(costs.node[1 << leaf] for leaf in positions_below(tree)))
+    total = float(sum(costs.node[1 << leaf] for leaf in positions_of(tree)))
     for join in joins(tree):
-        sides = [mask(positions_below(side)) for side in join]
+        sides = [mask(positions_of(side)) for side in join]
         whole = sum(sides)
         total += costs.node[whole]
         if costs.pair is not None:
@@ -154,7 +154,7 @@ def test_the_numbers_of_all_sets_give_the_costs_of_orders_and_trees(
     for scaled, logarithm in (
         (scaled_order_cost(costs, order), ln_order_cost(model, statistics, order)),
         (
-            scaled_order_cost(costs, positions_below(tree)) if model.runs_orders else scaled_tree_cost(costs, tree),
+            scaled_order_cost(costs, positions_of(tree)) if model.runs_orders else scaled_tree_cost(costs, tree),
             ln_tree_cost(model, statistics, tree),
         ),
     ):

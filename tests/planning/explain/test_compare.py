@@ -6,7 +6,7 @@ import pytest
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import PLANNERS, plan
-from cep_pipeline.planning.explain import compare_planners, planners_for
+from cep_pipeline.planning.make_plan import compare_planners, planners_for
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
 

@@ -13,8 +13,8 @@ import pytest
 
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.planning import Plan, plan
-from cep_pipeline.planning.explain import explain_analyzed
 from cep_pipeline.planning.orderings import TreeOrdering
+from cep_pipeline.planning.plans import explain_analyzed
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from tests.planning.given_planners import give

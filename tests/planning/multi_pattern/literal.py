@@ -23,7 +23,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Arithmetic, Call, Expre
 from cep_pipeline.patterns.expressions import Reference as AttributeReference
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
-from cep_pipeline.planning.multi_pattern import Member
+from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.trees import Join, Tree, leaves_of
 
 Content = tuple[Any, ...]

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.clause_statistics import ln_sum
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
-from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, ln_node_cost, member_statistics
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 from tests.planning.multi_pattern.workloads import SCHEMA

@@ -9,11 +9,13 @@ from hypothesis import given, settings
 
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.algorithms.heuristics import greedy_order
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.multi_pattern import MULTI_PATTERN_PLANNERS, Member, Sharing, members_of
 from cep_pipeline.planning.multi_pattern.baselines import Block, BlockCosts, common_blocks, cover_greedily, plan_around
 from cep_pipeline.planning.multi_pattern.costs import member_statistics
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.trees import Join, as_tree, leaves_of, nodes_of
 from cep_pipeline.statistics import estimate_statistics
 from tests.planning.multi_pattern.planned import alike, workload_of

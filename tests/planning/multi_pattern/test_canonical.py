@@ -16,7 +16,8 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.structure import EventOperand
 from cep_pipeline.planning.clause_statistics import mask_of
-from cep_pipeline.planning.multi_pattern import Member, members_of, share
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.trees import Join, leaves_of
 from tests.oracle.any_match import any_matches
 from tests.oracle.clauses import Conjunct as OracleConjunct

@@ -10,7 +10,7 @@ import pytest
 from cep_pipeline.adaptation.plan_makers import ln_cost_on
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern import Sharing
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.multi_pattern.plan_workload import components_of_patterns, plan_workload, with_part
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.planning import Join, plan
-from cep_pipeline.planning.clause_plans import WorkloadSearch
+from cep_pipeline.planning.clause_plans import Sharing, WorkloadSearch
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel
-from cep_pipeline.planning.multi_pattern import Member, SharedPlan, Sharing, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_cost_apart, member_statistics, workload_plan
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import tree_of_positions
 from cep_pipeline.statistics import estimate_statistics

@@ -15,7 +15,7 @@ from cep_pipeline.planning.costs import COSTS, THROUGHPUT, CostModel, with_laten
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
-from cep_pipeline.planning.trees import PositionTree, left_deep, positions_below, tree_of_positions
+from cep_pipeline.planning.trees import PositionTree, left_deep, positions_of, tree_of_positions
 from tests.planning.clauses import clause_statistics
 from tests.planning.multi_pattern.literal import all_trees, any_tree
 from tests.planning.multi_pattern.planned import MODELS
@@ -46,7 +46,7 @@ def test_orders_are_the_cheapest_that_begin_as_they_shall(
     prefix = tuple(random.sample(range(statistics.size), random.randint(0, statistics.size)))
     given_trees = [left_deep(prefix)] if prefix else []
     tree = plans.cheapest(given_trees)
-    found = positions_below(tree)
+    found = positions_of(tree)
     assert tree == left_deep(found)
     assert found[: len(prefix)] == prefix and sorted(found) == list(range(statistics.size))
     all_ways = (order for order in permutations(range(statistics.size)) if order[: len(prefix)] == prefix)
@@ -70,7 +70,7 @@ def test_trees_are_the_cheapest_that_contain_what_they_shall(
         names = [str(place) for place in range(statistics.size)]
         given_trees.append(tree_of_positions(any_tree([str(place) for place in part], random), names))
     found = plans.cheapest(given_trees)
-    assert sorted(positions_below(found)) == list(range(statistics.size))
+    assert sorted(positions_of(found)) == list(range(statistics.size))
     assert all(_shape(tree) in subtrees(found) for tree in given_trees)
     allowed = [
         tree for tree in trees_of(statistics.size) if all(_shape(part) in subtrees(tree) for part in given_trees)
@@ -83,7 +83,7 @@ def test_more_parts_than_are_searched_are_joined_greedily() -> None:
     size = 14
     plans = LocalPlans(ClauseStatistics(tuple(map(str, range(size))), tuple(float(place) for place in range(size))))
     tree = plans.cheapest([(12, 13)])
-    assert sorted(positions_below(tree)) == list(range(size))
+    assert sorted(positions_of(tree)) == list(range(size))
     assert frozenset({12, 13}) in subtrees(tree)
 
 

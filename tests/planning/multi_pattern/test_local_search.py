@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern import Member, Sharing
 from cep_pipeline.planning.multi_pattern.local_plans import named_plan
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
+from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_planners import search_of
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from tests.planning.multi_pattern.planned import MODELS, alike, ln_cost_of_joins, workload_of

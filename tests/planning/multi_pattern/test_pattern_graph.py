@@ -8,8 +8,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.multi_pattern import Member, MemberId, members_of
-from cep_pipeline.planning.multi_pattern.pattern_graph import common_subpatterns, components
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, common_subpatterns, components, members_of
 from cep_pipeline.planning.multi_pattern.plan_workload import components_of_patterns
 from tests.planning.multi_pattern import literal
 from tests.planning.multi_pattern.workloads import workloads

@@ -16,20 +16,16 @@ import cep_pipeline as cep
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern import (
-    MULTI_PATTERN_PLANNERS,
-    Member,
-    SharedPlan,
-    Sharing,
-    shared_plan_of,
-)
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, cost_model_of, ln_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
+from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload, with_kernel_orders
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, shared_plan_of
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.plans import validate
 from cep_pipeline.planning.trees import (
     Join,
@@ -38,7 +34,7 @@ from cep_pipeline.planning.trees import (
     leaves_of,
     left_deep,
     nodes_of,
-    positions_below,
+    positions_of,
     tree_of_positions,
 )
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -174,7 +170,7 @@ def test_theorems_1_and_2_in_optimal_plans_what_is_not_shared_is_the_best_around
         if not workload.trees:
             prefix = [places[name] for name in plan[: max((node.size for node in kept), default=0)]]
             order = [places[name] for name in plan]
-            around = positions_below(own.cheapest([left_deep(prefix)] if prefix else []))
+            around = positions_of(own.cheapest([left_deep(prefix)] if prefix else []))
             least = ln_order_cost(model, statistics, around)
             assert ln_order_cost(model, statistics, order) <= least + 1e-9
             continue

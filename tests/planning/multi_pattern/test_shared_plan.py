@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import PlanError
-from cep_pipeline.planning.multi_pattern import SHARINGS, Member, SharedPlan, Sharing, members_of, share
-from cep_pipeline.planning.multi_pattern import members as members_module
+from cep_pipeline.planning.clause_plans import SHARINGS, Sharing
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.trees import Join
 from tests.planning.multi_pattern.literal import any_tree
 from tests.planning.multi_pattern.workloads import workloads
@@ -187,7 +188,7 @@ def test_slots_are_those_of_the_nodes_below(workload: list[Member], sharing: Sha
                     assert len(slots) == cut + 1
 
 
-def test_members_of_the_same_patterns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_the_same_patterns_are_the_same() -> None:
     """With the keys that were worked out of them; equal patterns that were read again have members of their own."""
     text = "NAME p PATTERN OR(A a, SEQ(B b, C c)) WITHIN 1 second; NAME q PATTERN AND(A x, B y) WITHIN 1 second"
     patterns, others = parse(text), parse(text)
@@ -195,7 +196,3 @@ def test_members_of_the_same_patterns_are_the_same(monkeypatch: pytest.MonkeyPat
     assert [id(one) for one in members_of(patterns)] == [id(one) for one in first]
     assert [one.pattern is pattern for one, pattern in zip(first, [patterns[0], patterns[0], patterns[1]], strict=True)]
     assert not {id(one) for one in members_of(others)} & {id(one) for one in first}
-    monkeypatch.setattr(members_module, "MOST_MEMBERS", 2)
-    members_of(parse(text))
-    assert len(members_module._members) == 2
-    assert [one.id for one in members_of(patterns)] == [one.id for one in first]

@@ -11,9 +11,10 @@ import pytest
 from cep_pipeline.adaptation.plan_makers import ln_cost_on, same_plans
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import Join, Plan, plan
-from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
-from cep_pipeline.planning.multi_pattern import Sharing, members_of, share, shared_plan_of
+from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, Sharing, WorkloadPlan, WorkloadSearch
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
+from cep_pipeline.planning.multi_pattern.members import members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import share, shared_plan_of
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
 
@@ -68,7 +69,7 @@ def test_of_many_shared_nodes_and_patterns_explain_names_some() -> None:
     assert one.workload is not None
     uses = tuple(NodeUse(("rise", "fall")[number % 2], number % 2, ("v", "w")) for number in range(9))
     work = SharedPlanNode(uses, "1 s", 1.0, 2.0)
-    of_one = replace(work, uses=tuple(replace(use, variables=("v",)) for use in uses))
+    of_one = replace(work, uses=tuple(use._replace(variables=("v",)) for use in uses))
     shared = (of_one, *(work,) * 30)
     text = replace(one, workload=replace(one.workload, shared=shared, nodes=31, nodes_apart=279)).explain()
     assert "rise: v, w; fall (2): v, w; rise: v, w; fall (2): v, w; and 5 more" in text

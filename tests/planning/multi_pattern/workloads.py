@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.planning.multi_pattern import Member, members_of
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
 
 SCHEMA = StreamSchema.from_dict(
     {"type_attribute": "type", "attributes": {"type": "string", "x": "int64", "y": "int64"}}
