@@ -120,4 +120,4 @@ def do_job(configuration: Path, days: Sequence[date]) -> None:
     for stream in map(read.stream, read.stream_names()):
         tables = warehouse.stream(stream.schema)
         session = partial(spark_session, settings.master, app_name="cep bench")
-        PipelineRun(stream, tables, settings, stream.pattern_sets, session, SilentObserver()).run_days(days)
+        PipelineRun(stream, tables, stream.pattern_sets, session, SilentObserver()).run_days(days)

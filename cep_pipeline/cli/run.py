@@ -146,7 +146,6 @@ def run(
         pipeline_run = PipelineRun(
             chosen,
             tables,
-            settings,
             pattern_sets,
             spark,
             observer,

@@ -376,14 +376,6 @@ class SparkSettings(Document):
         "YARN and Kubernetes in cluster mode.",
         "connect",
     )
-    slices_per_core: int = setting(
-        "Detection cuts a day into this many slices for each core, and into more where there is more "
-        "work, or where a slice would read more than a million events.",
-        3,
-        example=4,
-        ge=1,
-        le=64,
-    )
     properties: dict[str, str] = setting(
         "Further Spark properties. Values are text, so numbers are written in quotes.",
         example={"spark.driver.memory": "4g"},

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream, check_runnable
+from cep_pipeline.pipeline.configuration import PatternSet, Stream, check_runnable
 from cep_pipeline.pipeline.day import (
     OPTIONS,
     PUBLISH,
@@ -115,7 +115,6 @@ class PipelineRun:
 
     stream: Stream
     tables: StreamTables
-    settings: SparkSettings
     pattern_sets: Sequence[PatternSet]
     session: Callable[[], SparkSession]
     observer: Observer
@@ -315,7 +314,6 @@ class PipelineRun:
         return DayWork(
             self.stream,
             tables,
-            self.settings,
             day,
             self.run_id,
             stack.enter_context(self.tables.day_lease(day, run_id=self.run_id)),

@@ -37,13 +37,14 @@ from cep_pipeline.pipeline.day import (
     record_success,
     step_of,
 )
-from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
+from cep_pipeline.pipeline.day_work import DayWork, SilentObserver
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run import new_run_id
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.signals import end_in_order
+from cep_pipeline.spark.detection import DetectedDay
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.records import RunRecord, RunStep, StatisticsRecord
 from cep_pipeline.warehouse.units import Draft, Drafts
@@ -320,7 +321,7 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
 @contextmanager
 def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, str]]:
     """Hold the lease of the day for a step; a failure is recorded with the run. Gives the work and its scratch."""
-    configuration, stream, tables, pattern_sets = task.open()
+    _, stream, tables, pattern_sets = task.open()
     check_runnable(pattern_sets)
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
@@ -329,7 +330,6 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
         work = DayWork(
             stream,
             tables.with_drafts(Drafts()),
-            configuration.settings.spark,
             task.day,
             task.run_id,
             lease,

@@ -76,7 +76,7 @@ def test_the_files_of_the_project_fit_their_json_schema_and_name_it(document: st
         ("pipeline", {"adaptation": {"decision": "sometimes"}}, "sometimes"),
         ("pipeline", {"adaptation": {"distance": -1}}, "-1"),
         ("pipeline", {"adaptation": {"k": 0}}, "0"),
-        ("pipeline", {"spark": {"slices_per_core": 0}}, "0"),
+        ("pipeline", {"statistics": {"epsilon": 0}}, "0"),
     ],
 )
 def test_a_mistake_is_one_by_the_json_schema_and_by_the_program(

@@ -41,7 +41,6 @@ def run_stream(
     run = PipelineRun(
         stream,
         tables,
-        configuration.settings.spark,
         stream.pattern_sets,
         lambda: spark,
         SilentObserver(),

@@ -49,7 +49,6 @@ streams:
     data: raw
     pattern_sets:
       all: {file: all.sase}
-spark: {slices_per_core: 2}
 """
 ROWS = {
     MONDAY: ["00:00:00,A,1", "00:10:00,B,3", "23:20:00,A,2", "23:30:00,A,4", "23:30:00,B,4", "23:59:59.999,B,5"],
@@ -92,7 +91,6 @@ class Project:
         return PipelineRun(
             stream,
             self.tables(warehouse),
-            configuration.settings.spark,
             stream.pattern_sets,
             lambda: self.spark,
             SilentObserver(),

@@ -40,7 +40,6 @@ def test_days_on_an_object_store_are_those_of_a_folder(project: Project, tmp_pat
             run = PipelineRun(
                 stream,
                 tables,
-                configuration.settings.spark,
                 stream.pattern_sets,
                 lambda: project.spark,
                 SilentObserver(),
