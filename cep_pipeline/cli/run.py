@@ -104,8 +104,7 @@ def run(
       cep run --json > done.json                       the summary for a program, as one document
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.run import PipelineRun, new_run_id
-    from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
+    from cep_pipeline.pipeline.run import PipelineRun, days_between, days_with_files, days_without_files, new_run_id
 
     configuration = Configuration.load(config)
     named = chosen_stream(configuration, stream) if stale else stream or configuration.stream_names()[0]

@@ -40,8 +40,7 @@ from cep_pipeline.pipeline.day import (
 from cep_pipeline.pipeline.day_work import DayWork, SilentObserver
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
-from cep_pipeline.pipeline.run import new_run_id
-from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
+from cep_pipeline.pipeline.run import find_stale_days, has_files, new_run_id
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.signals import end_in_order
 from cep_pipeline.spark.detection import DetectedDay

@@ -9,7 +9,7 @@ import pytest
 from cep_pipeline.cli.statistics import StatisticsView, sparkline
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsHistory, StatisticsOverview
+from cep_pipeline.pipeline.statistics import Labelled, StatisticsHistory, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics
 from cep_pipeline.statistics.drift import numbers_of
 from cep_pipeline.statistics.snapshot import LeafRate, Source

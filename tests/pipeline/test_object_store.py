@@ -8,8 +8,7 @@ import pytest
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day_work import SilentObserver
-from cep_pipeline.pipeline.run import PipelineRun
-from cep_pipeline.pipeline.stream_days import days_with_files, find_stale_days
+from cep_pipeline.pipeline.run import PipelineRun, days_with_files, find_stale_days
 from cep_pipeline.storage import open_filesystem, reach_object_stores
 from tests.object_store import BUCKET, s3_server
 from tests.pipeline.project import DAYS, PIPELINE, Project, published

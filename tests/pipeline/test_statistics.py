@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.pipeline.statistics import windows_of_day
-from cep_pipeline.pipeline.statistics_history import StatisticsHistory
+from cep_pipeline.pipeline.statistics import StatisticsHistory, windows_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.warehouse.records import DayStatistics, StatisticsRecord
