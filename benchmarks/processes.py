@@ -111,7 +111,7 @@ def run_watched(configuration: Path, days: Sequence[date]) -> tuple[Watched, flo
 def do_job(configuration: Path, days: Sequence[date]) -> None:
     """Do as `cep run` does with days."""
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.day_work import SilentObserver
+    from cep_pipeline.pipeline.day_work import LogObserver
     from cep_pipeline.pipeline.run import PipelineRun
     from cep_pipeline.spark.session import spark_session
 
@@ -120,4 +120,4 @@ def do_job(configuration: Path, days: Sequence[date]) -> None:
     for stream in map(read.stream, read.stream_names()):
         tables = warehouse.stream(stream.schema)
         session = partial(spark_session, settings.master, app_name="cep bench")
-        PipelineRun(stream, tables, stream.pattern_sets, session, SilentObserver()).run_days(days)
+        PipelineRun(stream, tables, stream.pattern_sets, session, LogObserver()).run_days(days)

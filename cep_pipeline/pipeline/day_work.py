@@ -41,19 +41,17 @@ class Observer(Protocol):
         """Tell a person something."""
 
 
-@contextmanager
-def silent_step(_: str) -> Iterator[Progress]:
-    """The step of an observer that shows nothing."""
-    yield lambda done, total: None
+class LogObserver:
+    """An observer that shows no steps, and whose notes are in the log: for tests and for the tasks of Airflow."""
 
-
-class SilentObserver:
-    """An observer for tests and for jobs whose log is Airflow's."""
-
-    step = staticmethod(silent_step)
+    @contextmanager
+    def step(self, what: str) -> Iterator[Progress]:
+        """Show nothing."""
+        yield lambda done, total: None
 
     def note(self, text: str) -> None:
-        """Shows nothing."""
+        """Log a note."""
+        logger.warning("%s", text)
 
 
 def _no_session() -> SparkSession:
@@ -84,7 +82,7 @@ class DayWork:
     pattern_sets: tuple[PatternSet, ...] = ()
     end_of_stream: bool = False
     session: Callable[[], SparkSession] = _no_session
-    observer: Observer = field(default_factory=SilentObserver)
+    observer: Observer = field(default_factory=LogObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[RunStep] = field(default_factory=list)

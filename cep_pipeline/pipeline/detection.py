@@ -215,8 +215,7 @@ class DayInputs:
         if not rows and not any(map(can_pend, job.patterns)):
             return []  # there are no new matches, and none that waited becomes final
         needed = self.row_groups[first_read(self.row_groups, start, self.look_back) :]
-        estimated = again = None
-        total, looked_again = float(rows), 0.0
+        estimated, total, looked_again = None, float(rows), 0.0
         if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
             pieces = Pieces.even(needed)
         else:
@@ -226,7 +225,7 @@ class DayInputs:
             owned = (begins >= start[0]) & (begins < end[0])
             total, looked_again = float(estimated[owned].sum()), float(again[owned].mean()) if owned.any() else 0.0
         count = slices_of_a_day(len(job.patterns), total, rows, cores_of(spark), looked_again)
-        return cut(pieces, start=start, end=end, look_back=self.look_back, count=count, work=estimated, again=again)
+        return cut(pieces, start=start, end=end, look_back=self.look_back, count=count, work=estimated)
 
     def behind(self) -> Slice:
         """What comes behind the day: matches that end there are not final yet."""

@@ -257,15 +257,6 @@ class StatisticsHistory:
         whole = self.tables.statistics(self.pattern_set.name, chosen, chosen)
         return replace(self._over_days(whole, whole), days=())
 
-    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
-        """Days one after another (None: from the first, to the last), or so many latest of them; the last in full."""
-        found = self.tables.statistics(self.pattern_set.name, first, last)
-        known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
-        if not known:
-            between = f"from {first} to {last}" if first or last else "of any day"
-            raise no_statistics_of(self.stream, self.pattern_set, between)
-        return self._over_days(known, known)
-
     def of_latest_days(self, most: int, most_numbers: int) -> StatisticsOverview:
         """The `most` latest days one after another, within a bound on what is read, for a page.
 

@@ -37,7 +37,7 @@ from cep_pipeline.pipeline.day import (
     record_success,
     step_of,
 )
-from cep_pipeline.pipeline.day_work import DayWork, SilentObserver
+from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.run import find_stale_days, has_files, new_run_id
@@ -268,14 +268,6 @@ def needs_spark(step: str, task: DayTask) -> bool:
     return has_files(Configuration.load(task.config).stream(task.stream), task.day)
 
 
-class _TaskObserver(SilentObserver):
-    """Writes notes into the log of the task."""
-
-    def note(self, text: str) -> None:
-        """Log a note."""
-        logger.warning("%s", text)
-
-
 def _take_staged(work: DayWork, content: Mapping[str, Any]) -> None:
     work.staged = StagedDay.from_json(content)
 
@@ -333,8 +325,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             task.run_id,
             lease,
             pattern_sets,
-            task.end_of_stream,
-            observer=_TaskObserver(),
+            end_of_stream=task.end_of_stream,
             scratch=f"{scratch}/events",
         )
         if spark is not None:

@@ -57,9 +57,8 @@ def test_json_has_the_snapshot_its_windows_and_its_drift(project: Project) -> No
 def test_a_page_reads_as_many_days_and_windows_as_its_bound_allows(project: Project) -> None:
     stream = Configuration.load(project.folder / "pipeline.yaml").stream("ticks")
     history = StatisticsHistory(project.tables(), stream, stream.pattern_set("all"))
-    whole, all_of_it = history.of_days(None, None), history.of_latest_days(42, 1_000_000)
-    assert (all_of_it.days, all_of_it.windows, all_of_it.compared) == (whole.days, whole.windows, whole.compared)
-    assert len(whole.windows) > 3
+    whole = history.of_latest_days(42, 1_000_000)
+    assert len(whole.days) == 3 and len(whole.windows) > 3
     numbers = len(numbers_of(whole.shown.snapshot))
     for most, of, days in ((42, 3 * numbers, 3), (2, 3 * numbers, 2), (42, 2 * numbers + 1, 2), (42, 1, 1)):
         bounded = history.of_latest_days(most, of)

@@ -72,7 +72,7 @@ def test_the_files_of_the_project_fit_their_json_schema_and_name_it(document: st
         ("pipeline", {"streams": {"1st": {"schema": "a.yaml", "data": "a"}}}, "1st"),
         ("pipeline", {"streams": {"a": {"schema": "a.yaml"}}}, "data"),
         ("pipeline", {"planning": {"planner": "fastest"}}, "fastest"),
-        ("pipeline", {"planning": {"neighbourhood": "corner"}}, "corner"),
+        ("pipeline", {"planning": {"sharing": "corner"}}, "corner"),
         ("pipeline", {"adaptation": {"decision": "sometimes"}}, "sometimes"),
         ("pipeline", {"adaptation": {"distance": -1}}, "-1"),
         ("pipeline", {"adaptation": {"k": 0}}, "0"),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import OPTIONS
-from cep_pipeline.pipeline.day_work import SilentObserver
+from cep_pipeline.pipeline.day_work import LogObserver
 from cep_pipeline.pipeline.run import PipelineRun, new_run_id
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -93,7 +93,7 @@ class Project:
             self.tables(warehouse),
             stream.pattern_sets,
             lambda: self.spark,
-            SilentObserver(),
+            LogObserver(),
             steps=frozenset(OPTIONS) if steps is None else steps,
             redo=redo,
             run_id=run_id or new_run_id(),

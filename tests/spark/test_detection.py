@@ -76,8 +76,8 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
 def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
     pieces = Pieces.read(read_row_groups(paths))
-    work, again = estimated_work(PATTERNS, job.plan, pieces, Limits())
-    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work, again=again)
+    work, _ = estimated_work(PATTERNS, job.plan, pieces, Limits())
+    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work)
     assert len(slices) > 3 and all(one.row_groups[0].first < one.start for one in slices[1:]), "they look back"
     seen: list[tuple[int, int]] = []
     detected = detect_slices(either, job, slices, lambda done, total: seen.append((done, total)))
