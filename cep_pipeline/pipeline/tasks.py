@@ -132,7 +132,7 @@ def run_step(
         if chosen is STEPS[0]:
             record_run(work, "running")
         for one in fresh:
-            _take(work, chosen, one)
+            _take(work, one)
         taken = len(work.steps)
         if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
             if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
@@ -213,15 +213,14 @@ def _damaged(what: str, error: Exception) -> InputError:
     return InputError(f"{what} is damaged: {brief(error)}; run the day again from the step ingest")
 
 
-def _take(work: DayWork, step: Step, handed: StepResult) -> None:
-    """Take what a step before has handed on; the last step takes all: the record of the run is of all that was made."""
+def _take(work: DayWork, handed: StepResult) -> None:
+    """Take what a step before has handed on."""
     with _reading(f"what the step {handed.get('step')} handed on"):
         work.started = min(work.started, datetime.fromisoformat(handed["started"]))
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
         for name, address in handed["documents"].items():
-            if step is STEPS[-1] or name in step.takes:
-                _DOCUMENTS[name][1](work, read_document(address))
+            _DOCUMENTS[name][1](work, read_document(address))
 
 
 @contextmanager
@@ -306,7 +305,7 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
     ),
     "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
-"""Name in `takes` or `gives` of a step -> function that makes the JSON form, function that takes it from that form."""
+"""Name in `gives` of a step -> function that makes the JSON form, function that takes it from that form."""
 
 
 @contextmanager
