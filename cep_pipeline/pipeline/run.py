@@ -387,18 +387,6 @@ def has_files(stream: Stream, day: date) -> bool:
     return bool(files)
 
 
-def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
-    """Return a sentence for each published day that is not among `days`, those that the present raw files may hold."""
-    there = set(days)
-    return [
-        f"{record.day} is published, and {', '.join(file.name for file in record.fingerprint.raw_files)} is no longer "
-        f"in {stream.data}: the day is left as it is; `cep run --stream {stream.name} --day {record.day}` "
-        "publishes it anew as on_missing says"
-        for record in tables.days()
-        if record.day not in there and record.fingerprint.raw_files
-    ]
-
-
 def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]:
     """The raw files of each day with size and hash; a file that serves many days is read once."""
     source = _source(stream)

@@ -369,16 +369,12 @@ def alerts_of_day(task: DayTask) -> list[str]:
 
     An InputError says that nothing is recorded of them.
     """
-    configuration, _, tables, _ = task.open()
-    about, late_hours = f"{task.stream} {task.day}", configuration.settings.alerts.late_hours
+    _, _, tables, _ = task.open()
     run = next((one for one in tables.runs() if (one.run_id, one.day) == (task.run_id, task.day)), None)
     if run is None:
         raise InputError(f"stream {task.stream!r}: run {task.run_id} has recorded nothing of {task.day}")
-    told = [f"{about}: pattern {name} was {what}" for name, what in run.details.get("limited", {}).items()]
-    hours = 0.0 if run.finished_at is None else (run.finished_at - run.started_at).total_seconds() / 3600
-    if late_hours is not None and hours > late_hours:
-        told.append(f"{about}: the run took {hours:.1f} hours, more than {late_hours:g}")
-    return told
+    limited = run.details.get("limited", {})
+    return [f"{task.stream} {task.day}: pattern {name} was {what}" for name, what in limited.items()]
 
 
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
