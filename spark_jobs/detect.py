@@ -60,7 +60,7 @@ def detect_day(
     work.done(RunStep(f"detect {pattern_set.name}", time.perf_counter() - begin, counts))
     for name, limited in found.limited.items():
         work.observer.note(f"{work.day}: pattern {name!r} of {pattern_set.name} was {limited}")
-    fingerprint = inputs.fingerprint(earlier.first_day for _, earlier in gathered)
+    fingerprint = inputs.fingerprint(first_day for _, first_day in gathered)
     return replace(found, fingerprint=fingerprint, plan_version=plan.version if plan is not None else None)
 
 

@@ -34,7 +34,7 @@ from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.composing import ComposingJob
 from cep_pipeline.spark.detection import DetectedDay, DetectionJob, estimated_work
 from cep_pipeline.spark.keeping import CarryState
-from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
+from cep_pipeline.spark.partitions import Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import (
     Pieces,
     RowGroup,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
 
 
-Gathered = tuple[PartitionedEvents, EarlierEvents]
-"""What is read for windows that count the events of a partition, and the events of earlier days in it."""
+Gathered = tuple[PartitionedEvents, date | None]
+"""What is read for windows that count the events of a partition, and the first day of it; None: the beginning."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class DayInputs:
                 [key for pattern in members for key in self.carry_in.pending.get(pattern.name, ())],
             )
             what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
-            (earlier,) = run_tasks(spark, gathering.run, [0], what=what)
-            yield replace(source, earlier=earlier.row_groups), earlier
+            ((earlier, first_day),) = run_tasks(spark, gathering.run, [0], what=what)
+            yield replace(source, earlier=earlier), first_day
 
     def slices(self, spark: SparkSession, job: DetectionJob) -> list[Slice]:
         """Cut the day, from `start` on, into slices of about equal work (`slices_of_a_day`)."""
