@@ -3,8 +3,8 @@
 In the order of a day: `reading` (raw files to staged rows), `detection` (slices of the day to matches), `keeping`
 (OUTPUT and CONSUME over the matches of all slices) and `composing` (patterns that bind these matches). `slicing` cuts a
 day into slices, and `partitions` reads back in partitions for windows that count their events. `session` makes the
-Spark session, `tasks` runs functions over descriptions of tasks, and `workers` forks the workers and checks
-that they have the project.
+Spark session, `tasks` runs functions over descriptions of tasks, `daemon` forks the workers, and `workers` checks that
+they have the project.
 
 For programs of Spark, `match` (in `matching`) takes any DataFrame of events and gives one of matches.
 """

@@ -48,7 +48,7 @@ SETTINGS = {
 }
 """Properties of every session, classic or Connect."""
 DAEMON = {
-    "spark.python.daemon.module": "cep_pipeline.spark.workers",
+    "spark.python.daemon.module": "cep_pipeline.spark.daemon",
     "spark.connect.progress.reportInterval": "200ms",
 }
 """Properties of an application: its Python workers are forked with all loaded that tasks use.

@@ -2,10 +2,6 @@
 
 Each worker must have the project and its libraries in the versions of the driver: by an image, or by an installation.
 This module imports the standard library only, since a worker runs it before anything else.
-
-It is also the daemon that forks the workers, with all that tasks use loaded before the first fork: Spark runs it as
-`python -m cep_pipeline.spark.workers` (`spark.python.daemon.module`). Without it every new worker spends seconds on
-imports.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ import socket
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -108,31 +103,3 @@ def trouble_with_workers(text: str) -> str | None:
         if found := re.search(form, text):
             return sentence.format(found[1])
     return None
-
-
-def prefer_installed() -> None:
-    """Import PySpark from where it is installed, if it is: the archive that Spark ships has no compiled modules."""
-    shipped = [place for place in sys.path if place.endswith(".zip")]
-    others = [place for place in sys.path if place not in shipped]
-    if PathFinder.find_spec("pyspark", others) is not None:
-        sys.path[:] = [*others, *shipped]
-
-
-def load() -> None:
-    """Load what tasks use."""
-    import cep_pipeline.detection.detect
-    import cep_pipeline.spark.detection  # noqa: F401
-    import spark_jobs.estimate_statistics
-    import spark_jobs.ingest
-    import spark_jobs.preprocess  # noqa: F401
-
-
-if __name__ == "__main__":
-    prefer_installed()
-    try:
-        load()
-    except ImportError as error:
-        raise library_is_missing(error) from error
-    from pyspark.daemon import manager
-
-    manager()

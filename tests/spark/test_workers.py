@@ -20,7 +20,7 @@ from cep_pipeline.spark.session import reason_of
 from tests.spark.cluster import bare_environment, cluster
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DAEMON = ["-m", "cep_pipeline.spark.workers"]
+DAEMON = ["-m", "cep_pipeline.spark.daemon"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def said_by_spark(done: subprocess.CompletedProcess[bytes]) -> str:
     return reason_of(
         f"org.apache.spark.SparkException: \nError from python worker:\n  {said}\nPYTHONPATH was:\n  /x\n"
         "org.apache.spark.SparkException: EOFException occurred while reading the port number from "
-        "cep_pipeline.spark.workers's stdout."
+        "cep_pipeline.spark.daemon's stdout."
     )
 
 
