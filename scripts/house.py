@@ -36,7 +36,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_415),
     "planning": (("cep_pipeline/planning",), 5_221),
     "warehouse": (("cep_pipeline/warehouse",), 3_297),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_610),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_611),
     "cli": (("cep_pipeline/cli",), 3_432),
     "events": (("cep_pipeline/events",), 3_228),
     "adaptation": (("cep_pipeline/adaptation",), 1_699),

@@ -215,7 +215,8 @@ class DayInputs:
         if not rows and not any(map(can_pend, job.patterns)):
             return []  # there are no new matches, and none that waited becomes final
         needed = self.row_groups[first_read(self.row_groups, start, self.look_back) :]
-        estimated, total, looked_again = None, float(rows), 0.0
+        estimated = None
+        total, looked_again = float(rows), 0.0
         if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
             pieces = Pieces.even(needed)
         else:
