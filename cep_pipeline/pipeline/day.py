@@ -279,7 +279,9 @@ def _details(work: DayWork) -> dict[str, Any]:
     pending = {
         f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
     }
-    ends = work.end_of_stream or any(one.fingerprint.end_of_stream for one in work.detected.values())
+    ends = work.end_of_stream or any(
+        one.fingerprint and one.fingerprint.end_of_stream for one in work.detected.values()
+    )
     limited = {
         f"{one.pattern_set}.{name}": str(what) for one in work.detected.values() for name, what in one.limited.items()
     }

@@ -87,7 +87,10 @@ class DayInputs:
 
     @classmethod
     def of(cls, work: DayWork, pattern_set: PatternSet, last: bool) -> DayInputs:
-        """Pin the day's events and the look-back before it that the longest window reaches; the `last` day ends the stream."""
+        """Pin the day's events and the look-back before it that the longest window of a pattern set reaches.
+
+        The `last` day ends the stream.
+        """
         statements, reach = pattern_set.statements, look_back(pattern_set.patterns)
         published = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
         snapshot, begun = published.snapshot, work.day
