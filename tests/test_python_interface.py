@@ -299,11 +299,8 @@ def test_a_file_of_mixed_strategies_is_planned(schema: cep.StreamSchema) -> None
 
 def test_what_is_published_is_read_as_arrow(tables: Any, tmp_path: Path) -> None:
     publish_everything(tables)
-    schema = (
-        "name: trades\ntimestamp: {column: time, format: iso}\ntype_attribute: symbol\n"
-        "attributes: {symbol: string, price: float64}\nsource: {format: csv, path: '{day:%Y-%m-%d}.csv'}\n"
-    )
-    (tmp_path / "trades.yaml").write_text(schema)
+    attributes = "{symbol: string, price: float64, history: list<float64>}"
+    (tmp_path / "trades.yaml").write_text(f"name: trades\ntype_attribute: symbol\nattributes: {attributes}\n")
     (tmp_path / "pipeline.yaml").write_text("streams: {trades: {schema: trades.yaml, data: raw}}\n")
     opened = cep.open(tmp_path / "pipeline.yaml")
     assert opened.streams == ("trades",) and "trades" in opened._repr_html_()
