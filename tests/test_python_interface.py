@@ -297,12 +297,9 @@ def test_a_file_of_mixed_strategies_is_planned(schema: cep.StreamSchema) -> None
     assert cep.detect(patterns, events, plan) == cep.detect(patterns, events)
 
 
-def test_what_is_published_is_read_as_arrow(tables: Any, tmp_path: Path) -> None:
+def test_what_is_published_is_read_as_arrow(tables: Any) -> None:
     publish_everything(tables)
-    attributes = "{symbol: string, price: float64, history: list<float64>}"
-    (tmp_path / "trades.yaml").write_text(f"name: trades\ntype_attribute: symbol\nattributes: {attributes}\n")
-    (tmp_path / "pipeline.yaml").write_text("streams: {trades: {schema: trades.yaml, data: raw}}\n")
-    opened = cep.open(tmp_path / "pipeline.yaml")
+    opened = cep.open(tables.warehouse.location)
     assert opened.streams == ("trades",) and "trades" in opened._repr_html_()
     stream = opened["trades"]
     assert stream.days().to_pydict() == {"day": [MONDAY, TUESDAY], "events": [4, 2]}
@@ -321,7 +318,7 @@ def test_what_is_published_is_read_as_arrow(tables: Any, tmp_path: Path) -> None
     assert "demo" in stream._repr_html_()
     with pytest.raises(cep.InputError, match=r"pattern set 'other'.*demo"):
         stream.matches("other")
-    with pytest.raises(cep.InputError, match="no such pipeline configuration"):
+    with pytest.raises(cep.InputError, match="no folder of a warehouse"):
         cep.open("no/such/place")
 
 

@@ -18,32 +18,43 @@ if TYPE_CHECKING:
     from cep_pipeline.match_chart import Drawing
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 
-def open(config: str | Path = "pipeline.yaml") -> PublishedWarehouse:  # the public name is `cep.open`
+def open(place: str | Path) -> PublishedWarehouse:  # the public name is `cep.open`
     """Open a warehouse to read what is published in it; nothing is written.
 
     Parameters
     ----------
-    config
-        The `pipeline.yaml` of the project: it says where the warehouse and its catalog are, and how an object store is
-        reached.
+    place
+        The folder of the warehouse, or the `pipeline.yaml` that names it, which also says where a catalog outside of
+        the folder is and how an object store is reached.
 
     Raises
     ------
     InputError
-        There is no such configuration, or it is wrong.
+        There is no warehouse at this place.
     """
-    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
-    return PublishedWarehouse(Configuration.load(config))
+    if str(place).endswith((".yaml", ".yml")):
+        from cep_pipeline.pipeline.configuration import Configuration
+
+        configuration = Configuration.load(place)
+        return PublishedWarehouse(configuration.open_warehouse(), configuration)
+    if "://" in str(place) or not (Path(place) / "catalog.db").is_file():
+        raise InputError(
+            f"{place}: this is no folder of a warehouse with its catalog; name the folder, or the pipeline.yaml of the "
+            "project"
+        )
+    return PublishedWarehouse(Warehouse.open(Path(place).resolve()))
 
 
 class PublishedWarehouse:
     """A warehouse to read from, made by `open`: `warehouse["trades"]` is one of its streams."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._warehouse = configuration.open_warehouse()
+    def __init__(self, warehouse: Warehouse, configuration: Configuration | None = None) -> None:
+        self._warehouse = warehouse
         self._configuration = configuration
 
     def __repr__(self) -> str:
@@ -66,7 +77,7 @@ class PublishedWarehouse:
 class PublishedStream:
     """The published data of one stream, as it is when it is asked for."""
 
-    def __init__(self, tables: StreamTables, configuration: Configuration) -> None:
+    def __init__(self, tables: StreamTables, configuration: Configuration | None = None) -> None:
         self._tables = tables
         self._configuration = configuration
 
@@ -146,9 +157,14 @@ class PublishedStream:
         Raises
         ------
         InputError
-            There is no such pattern set, or days were detected by other statements.
+            There is no such pattern set, no configuration was opened, or days were detected by other statements.
         """
         name = self._pattern_set(pattern_set)
+        if self._configuration is None:
+            raise InputError(
+                "the rows of several days are put together by the patterns: open the pipeline.yaml of the project, in "
+                "place of the folder of the warehouse"
+            )
         patterns = self._configuration.stream(self._tables.name).pattern_set(name).statements
         summarized = [pattern for pattern in patterns if pattern.summary is not None]
         return {one.name: self._tables.summary_of(name, one, first, last).table() for one in summarized}
@@ -176,7 +192,12 @@ class PublishedStream:
     ) -> Drawing:
         from cep_pipeline.warehouse.match_pages import draw_published
 
-        stream = self._configuration.stream(tables.name)
+        configuration = self._configuration
+        if configuration is None or tables.name not in configuration.stream_names():
+            # Only the schema says which attribute tells the type; mostly it is the first text.
+            of_type = next((one.name for one in tables.events_schema if one.type == pa.string()), None)
+            return draw_published(tables, match, attribute, type_attribute=of_type, timezone=zone or "UTC")
+        stream = configuration.stream(tables.name)
         return draw_published(
             tables,
             match,
