@@ -224,7 +224,7 @@ _WIDTH = 110
 def file_or_deadline(stream: str, timezone: str, wait_hours: float) -> bool:
     """True if a file of the day is there, or has been waited for long enough: `on_missing` says what follows."""
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.stream_days import has_files
+    from cep_pipeline.pipeline.run import has_files
 
     with failures_explained():
         day = business_day(get_current_context(), timezone)

@@ -51,7 +51,7 @@ from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.pipeline.configuration import Configuration, Stream, data_docs_folder
 from cep_pipeline.pipeline.plan_checks import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
-from cep_pipeline.pipeline.statistics_history import StatisticsHistory
+from cep_pipeline.pipeline.statistics import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.clause_statistics import format_ln

@@ -33,23 +33,23 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_415),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_440),
     "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_248),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_917),
-    "cli": (("cep_pipeline/cli",), 3_395),
-    "events": (("cep_pipeline/events",), 2_871),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_700),
+    "cli": (("cep_pipeline/cli",), 3_387),
+    "events": (("cep_pipeline/events",), 2_900),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_904),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        6_942,
+        6_947,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_845),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_804),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_435),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 270, 145, 18, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 255, 145, 18, 87
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]

@@ -15,20 +15,16 @@ Nothing is published yet.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cep_pipeline.language.doubts import doubts_about
 from cep_pipeline.pipeline.configuration import PatternSet
-from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
-from cep_pipeline.pipeline.detection import (
-    DayInputs,
-    PreparedDay,
-    detection_scratch,
-    unplanned,
-    with_composed,
-)
+from cep_pipeline.pipeline.day_work import DayWork, Progress
+from cep_pipeline.pipeline.detection import DayInputs, detection_scratch, unplanned
 from cep_pipeline.pipeline.plans import plan_of
-from cep_pipeline.spark.detection import detect_range
+from cep_pipeline.spark.composing import compose_day
+from cep_pipeline.spark.detection import DetectedDay, detect_range
 from cep_pipeline.warehouse.records import PlanRecord, RunStep
 
 if TYPE_CHECKING:
@@ -50,32 +46,22 @@ def detect_day(
     """
     begin = time.perf_counter()
     inputs = DayInputs.of(work, pattern_set, end_of_stream)
-    planned = plan_of(plan) if plan else unplanned(pattern_set)
     with detection_scratch(work, pattern_set) as scratch:
-        day = PreparedDay.of(spark, work, pattern_set, planned, inputs, scratch)
-        types = inputs.events.types
-        for text in doubts_about(pattern_set.patterns, types) if day.slices or types else ():
+        gathered = list(inputs.gathered(spark, scratch))
+        planned = plan_of(plan) if plan else unplanned(pattern_set)
+        job = inputs.job(planned, scratch, [source for source, _ in gathered])
+        slices = inputs.slices(spark, job)
+        for text in doubts_about(pattern_set.patterns, inputs.types) if slices or inputs.types else ():
             work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
-        result = detect_range(spark, day.job, day.slices, day.behind, progress)
+        found = detect_range(spark, job, slices, inputs.behind(), progress)
     if pattern_set.composing:
-        result = with_composed(spark, work, inputs, result)
-    counts = {"matches": sum(result.matches.values()), "slices": result.slices}
+        found = compose_day(spark, inputs.composing_job(), found)
+    counts = {"matches": sum(found.matches.values()), "slices": len(slices)}
     work.done(RunStep(f"detect {pattern_set.name}", time.perf_counter() - begin, counts))
-    for name, limited in result.limited.items():
+    for name, limited in found.limited.items():
         work.observer.note(f"{work.day}: pattern {name!r} of {pattern_set.name} was {limited}")
-    return DetectedDay(
-        pattern_set.name,
-        result.files,
-        result.matches,
-        inputs.fingerprint(work, day.first_days),
-        plan.version if plan is not None else None,
-        result.carry_out.to_json(),
-        result.pending,
-        result.observed,
-        result.limited,
-        result.summaries,
-        result.routes,
-    )
+    fingerprint = inputs.fingerprint(first_day for _, first_day in gathered)
+    return replace(found, fingerprint=fingerprint, plan_version=plan.version if plan is not None else None)
 
 
 if __name__ == "__main__":

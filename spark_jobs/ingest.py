@@ -40,8 +40,7 @@ from cep_pipeline.events.validate import (
     start_import,
     validate,
 )
-from cep_pipeline.spark.frames import accepted_rows, rejected_rows
-from cep_pipeline.spark.reading import RawFiles, ReadDay
+from cep_pipeline.spark.reading import RawFiles, ReadDay, accepted_rows, rejected_rows
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import DataDirectory
 

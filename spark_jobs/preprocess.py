@@ -36,7 +36,7 @@ from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_value
 from cep_pipeline.events.parse import RAW, REASON, StagedDay
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.spark.frames import accepted_rows, rejected_rows
+from cep_pipeline.spark.reading import accepted_rows, rejected_rows
 from cep_pipeline.spark.tasks import Batches, of_partitions
 from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_data_file, write_data_file, written
 from cep_pipeline.warehouse.records import EventsFingerprint

@@ -231,7 +231,7 @@ def _asked_files(
     from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import Configuration, patterns_of
-    from cep_pipeline.pipeline.stream_days import days_with_files
+    from cep_pipeline.pipeline.run import days_with_files
 
     if schema is not None:
         if not files:

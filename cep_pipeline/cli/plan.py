@@ -152,7 +152,7 @@ def _of_files(asked: Asked) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
 
 def _of_day(opened: OpenedStream, day: date | None) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
     """The patterns of a set, and their statistics of a day, the latest that has some if none is given."""
-    from cep_pipeline.pipeline.statistics_history import no_statistics_of
+    from cep_pipeline.pipeline.statistics import no_statistics_of
     from cep_pipeline.statistics import StatisticsSnapshot
 
     pattern_set = opened.pattern_sets[0]

@@ -104,8 +104,7 @@ def run(
       cep run --json > done.json                       the summary for a program, as one document
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.run import PipelineRun, new_run_id
-    from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
+    from cep_pipeline.pipeline.run import PipelineRun, days_between, days_with_files, new_run_id
 
     configuration = Configuration.load(config)
     named = chosen_stream(configuration, stream) if stale else stream or configuration.stream_names()[0]
@@ -146,7 +145,6 @@ def run(
         pipeline_run = PipelineRun(
             chosen,
             tables,
-            settings,
             pattern_sets,
             spark,
             observer,
@@ -155,9 +153,6 @@ def run(
             own_id,
             end_of_stream=end_of_stream,
         )
-        if not (days or first or last or stale):
-            for text in days_without_files(chosen, tables, wanted):
-                observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
     if as_json:
         say_json(_summary(configuration, chosen, pattern_sets, outcome))

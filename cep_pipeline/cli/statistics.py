@@ -23,7 +23,7 @@ from cep_pipeline.cli.sources import Asked
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import parse_window
-from cep_pipeline.pipeline.statistics_history import (
+from cep_pipeline.pipeline.statistics import (
     StatisticsHistory,
     StatisticsOverview,
     local_time,

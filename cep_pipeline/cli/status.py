@@ -95,7 +95,7 @@ def _document(
     stream: Stream, tables: StreamTables, run_limit: int, decision_limit: int, *, rejected: bool
 ) -> dict[str, Any]:
     """What `cep status` shows of a stream."""
-    from cep_pipeline.pipeline.stream_days import find_stale_days
+    from cep_pipeline.pipeline.run import find_stale_days
 
     plans = filter(None, (tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets))
     decided = ("decided_at", "pattern_set", "day", "kind", "outcome", "reason")

@@ -7,9 +7,9 @@
 3. `plan`: a plan for each pattern set that has none (`plans`);
 4. `detect`, `publish`: the matches that become final on the day (`detection`).
 
-`run` does the steps in one process, for `cep run`; `tasks` does them one at a time, for Airflow. `stream_days` tells
-which days there are and which are stale.
+`run` does the steps in one process, for `cep run`, and tells which days there are and which are stale; `tasks` does
+them one at a time, for Airflow.
 
 Between days the plans are checked against the statistics of the latest day (`plan_checks`), and made again where the
-data has changed (`replanning`), by commands and by `tasks`. `statistics_history` shows how the statistics went.
+data has changed (`replanning`), by commands and by `tasks`.
 """

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 _PLANNERS = "cep_pipeline.planning.planners"
-_WORKLOAD = "cep_pipeline.planning.multi_pattern.workload"
 
 
 class PlanningSettings(Document):
@@ -64,12 +63,6 @@ class PlanningSettings(Document):
         ge=0,
         allow_inf_nan=False,
     )
-    neighbourhood: Annotated[str | None, checked_by(f"{_WORKLOAD}:Neighbourhood.of")] = setting(
-        "The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
-        None,
-        example="vertex:4",
-        json_schema_extra={"pattern": "^(edge|vertex:[0-9]+)$"},
-    )
     sharing: Literal["prefix", "subexpression"] | None = setting(
         "The parts that patterns share: the beginnings of their orders, or subtrees of their trees.",
         None,
@@ -92,7 +85,7 @@ class PlanningSettings(Document):
         return self.model_dump(include=set(_OF_SEARCHES), exclude_none=True)
 
 
-_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
+_OF_SEARCHES = ("sharing", "time_limit_s", "steps", "seed")
 
 
 ALL = "all"
@@ -375,14 +368,6 @@ class SparkSettings(Document):
         "Connect server or a master. `submit`: each is a program of `spark_jobs` that is run by `spark-submit`, as for "
         "YARN and Kubernetes in cluster mode.",
         "connect",
-    )
-    slices_per_core: int = setting(
-        "Detection cuts a day into this many slices for each core, and into more where there is more "
-        "work, or where a slice would read more than a million events.",
-        3,
-        example=4,
-        ge=1,
-        le=64,
     )
     properties: dict[str, str] = setting(
         "Further Spark properties. Values are text, so numbers are written in quotes.",

@@ -41,8 +41,8 @@ class Step:
     - `run`: does the step for some days of one stream.
     - `side_by_side`: `cep run` gives it several days at once; else one day. A scheduler gives it one day.
     - `needed`: tells whether `cep run` does the step for a day though it is not asked for.
-    - `takes`, `gives`: what it takes over from steps before it, and what it hands on: `staged` events, `drafted` events
-      and rejected rows, `statistics`, and `detected` matches.
+    - `gives`: what it hands on to the steps behind it: `staged` events, `drafted` events and rejected rows,
+      `statistics`, or `detected` matches.
     - `in_order`: it carries on from the day before, which must be published first where both are on their way.
     """
 
@@ -52,7 +52,6 @@ class Step:
     needs_spark: bool = False
     side_by_side: bool = False
     needed: Callable[[DayWork], bool] = lambda _: False
-    takes: tuple[str, ...] = ("staged",)
     gives: tuple[str, ...] = ()
     in_order: bool = False
 
@@ -206,39 +205,18 @@ def publish(works: Sequence[DayWork]) -> None:
                 counts["summaries"] = of_table["summaries"]
 
 
-PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statistics", "detected"))
+PUBLISH = Step("publish", "detect", publish)
 """The step that `cep run` does whatever else it is asked for."""
 
 STEPS: tuple[Step, ...] = (
-    Step("ingest", "ingest", ingest, needs_spark=True, side_by_side=True, takes=(), gives=("staged",)),
+    Step("ingest", "ingest", ingest, needs_spark=True, side_by_side=True, gives=("staged",)),
     Step("validate", "ingest", validate, side_by_side=True),
+    Step("preprocess", "ingest", preprocess, needs_spark=True, side_by_side=True, gives=("drafted",), in_order=True),
     Step(
-        "preprocess",
-        "ingest",
-        preprocess,
-        needs_spark=True,
-        side_by_side=True,
-        gives=("drafted",),
-        in_order=True,
+        "estimate_statistics", "statistics", estimate_statistics, True, needed=lacks_statistics, gives=("statistics",)
     ),
-    Step(
-        "estimate_statistics",
-        "statistics",
-        estimate_statistics,
-        needs_spark=True,
-        needed=lacks_statistics,
-        takes=("staged", "drafted"),
-        gives=("statistics",),
-    ),
-    Step("plan", "plan", plan, needed=lambda _: True, takes=("staged", "statistics")),
-    Step(
-        "detect",
-        "detect",
-        detect,
-        needs_spark=True,
-        takes=("staged", "drafted"),
-        gives=("detected",),
-    ),
+    Step("plan", "plan", plan, needed=lambda _: True),
+    Step("detect", "detect", detect, needs_spark=True, gives=("detected",)),
     PUBLISH,
 )
 """The steps of a day in their order. The list begins with those that `cep run` does for several days side by side."""
@@ -301,7 +279,9 @@ def _details(work: DayWork) -> dict[str, Any]:
     pending = {
         f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
     }
-    ends = work.end_of_stream or any(one.fingerprint.end_of_stream for one in work.detected.values())
+    ends = work.end_of_stream or any(
+        one.fingerprint and one.fingerprint.end_of_stream for one in work.detected.values()
+    )
     limited = {
         f"{one.pattern_set}.{name}": str(what) for one in work.detected.values() for name, what in one.limited.items()
     }

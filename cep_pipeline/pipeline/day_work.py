@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.storage import files_from_json, files_to_json
-from cep_pipeline.warehouse.records import MatchesFingerprint, RunStep
+from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.limits import LimitedPattern
     from cep_pipeline.events.parse import StagedDay
-    from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.slices.prepared import Boundary
+    from cep_pipeline.spark.detection import DetectedDay
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.statistics.observed import Observed
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.records import PlanRecord, RunRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -43,19 +41,17 @@ class Observer(Protocol):
         """Tell a person something."""
 
 
-@contextmanager
-def silent_step(_: str) -> Iterator[Progress]:
-    """The step of an observer that shows nothing."""
-    yield lambda done, total: None
+class LogObserver:
+    """An observer that shows no steps, and whose notes are in the log: for tests and for the tasks of Airflow."""
 
-
-class SilentObserver:
-    """An observer for tests and for jobs whose log is Airflow's."""
-
-    step = staticmethod(silent_step)
+    @contextmanager
+    def step(self, what: str) -> Iterator[Progress]:
+        """Show nothing."""
+        yield lambda done, total: None
 
     def note(self, text: str) -> None:
-        """Shows nothing."""
+        """Log a note."""
+        logger.warning("%s", text)
 
 
 def _no_session() -> SparkSession:
@@ -80,14 +76,13 @@ class DayWork:
 
     stream: Stream
     tables: StreamTables
-    settings: SparkSettings
     day: date
     run_id: str
     lease: Lease
     pattern_sets: tuple[PatternSet, ...] = ()
     end_of_stream: bool = False
     session: Callable[[], SparkSession] = _no_session
-    observer: Observer = field(default_factory=SilentObserver)
+    observer: Observer = field(default_factory=LogObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[RunStep] = field(default_factory=list)
@@ -165,59 +160,3 @@ class DayWork:
     def day_start(self, day: date) -> Boundary:
         """The point where a day of the stream begins."""
         return day_bounds(day, self.stream.schema.timezone)[0], day.toordinal() * SEQ_PER_DAY
-
-
-def _nothing_observed() -> Observed:
-    from cep_pipeline.statistics.observed import Observed  # a run with nothing to do needs none
-
-    return Observed(())
-
-
-@dataclass(frozen=True)
-class DetectedDay:
-    """The matches of a pattern set that become final on a day, in files that are not published yet.
-
-    `pending` are the matches by pattern that are not published because they, or others before them, are not final when
-    the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
-    the next day's statistics. Of the `limited` patterns nothing is in the files. `summaries` has the groups of patterns
-    with SUMMARIZE, as `PartialSummary.to_json`; `routes` the ways that detection went, in words, each with the names of
-    its patterns.
-    """
-
-    pattern_set: str
-    files: tuple[str, ...]
-    matches: dict[str, int]
-    fingerprint: MatchesFingerprint
-    plan_version: int | None
-    carry_out: Mapping[str, Any] = field(default_factory=dict)
-    pending: Mapping[str, int] = field(default_factory=dict)
-    observed: Observed = field(default_factory=_nothing_observed)
-    limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
-    summaries: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    routes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON form, read back by `from_json`."""
-        limited = {name: one.to_json() for name, one in self.limited.items()}
-        written = {
-            "files": files_to_json(self.files),
-            "fingerprint": self.fingerprint.to_json(),
-            "observed": self.observed.to_json(),
-            "limited": limited,
-        }
-        return {**vars(self), **written}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> DetectedDay:
-        """Read the JSON form."""
-        from cep_pipeline.detection.limits import LimitedPattern
-        from cep_pipeline.statistics.observed import Observed
-
-        fingerprint = MatchesFingerprint.from_json(content["fingerprint"])
-        limited = {name: LimitedPattern.from_json(one) for name, one in content.get("limited", {}).items()}
-        read = {
-            "files": files_from_json(content["files"]),
-            "observed": Observed.from_json(content["observed"]),
-            "limited": limited,
-        }
-        return cls(**{**content, **read, "fingerprint": fingerprint})

@@ -1,18 +1,22 @@
-"""`cep run`: days of a stream from raw files to matches, without Airflow; what is done already is not done again."""
+"""`cep run`: days of a stream from raw files to matches, without Airflow; what is done already is not done again.
+
+The days are those that raw files may hold, or those that are stale.
+"""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream, check_runnable
+from cep_pipeline.events.raw_files import SourceFile, files_of_day, fingerprint_file, periods_of
+from cep_pipeline.pipeline.configuration import PatternSet, Stream, check_runnable
 from cep_pipeline.pipeline.day import (
     OPTIONS,
     PUBLISH,
@@ -23,16 +27,15 @@ from cep_pipeline.pipeline.day import (
     refuse_end_before,
 )
 from cep_pipeline.pipeline.day_work import DayWork, Observer
-from cep_pipeline.pipeline.stream_days import raw_files
-from cep_pipeline.storage import new_scratch, remove_scratch
+from cep_pipeline.storage import folder_exists, new_scratch, remove_scratch
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
 from cep_pipeline.warehouse.units import Drafts
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
+    from cep_pipeline.events.stream_document import SourceLayout
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
-
 
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
@@ -115,7 +118,6 @@ class PipelineRun:
 
     stream: Stream
     tables: StreamTables
-    settings: SparkSettings
     pattern_sets: Sequence[PatternSet]
     session: Callable[[], SparkSession]
     observer: Observer
@@ -215,12 +217,8 @@ class PipelineRun:
         if "ingest" in self.steps:
             self._raw_files |= raw_files(self.stream, unread)
         found: dict[date, list[StaleDay]] = {}
-        for stale in self.tables.stale_days(
-            raw_files={day: self._raw_files[day] for day in days if day in self._raw_files},
-            schema=self.stream.schema.digest,
-            pattern_sets={pattern_set.name: pattern_set.version for pattern_set in self.pattern_sets},
-            patterns={pattern_set.name: pattern_set.statements for pattern_set in self.pattern_sets},
-        ):
+        files = {day: self._raw_files[day] for day in days if day in self._raw_files}
+        for stale in _stale_days(self.tables, self.stream, self.pattern_sets, files):
             if stale.day in days and stale.step in self.steps:
                 found.setdefault(stale.day, []).append(stale)
         if self.end_of_stream and self._last_day in published and self._last_day in days:
@@ -315,7 +313,6 @@ class PipelineRun:
         return DayWork(
             self.stream,
             tables,
-            self.settings,
             day,
             self.run_id,
             stack.enter_context(self.tables.day_lease(day, run_id=self.run_id)),
@@ -353,3 +350,87 @@ class PipelineRun:
         for step in (one for one in STEPS if not one.side_by_side):
             if step is PUBLISH or (more and (step.option in self.steps or step.needed(work))):
                 step.run([work])
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """All days from the first to the last, both included."""
+    if last < first:
+        raise InputError(f"the last day {last} is before the first day {first}")
+    return [first + timedelta(days=offset) for offset in range((last - first).days + 1)]
+
+
+def days_with_files(stream: Stream) -> list[date]:
+    """The days that the raw files present may hold, in order.
+
+    An InputError says that the data folder is missing or holds no file of the stream, or that names do not tell the
+    days.
+    """
+    source = _source(stream)
+    periods = periods_of(source.paths, stream.data)
+    if not periods:
+        templates = ", ".join(template.text for template in source.paths)
+        raise InputError(f"{stream.data}: no raw files of stream {stream.name!r} in it; they are named {templates}")
+    days: set[date] = set()
+    for period in periods:
+        if period.first is None or period.last is None:
+            raise InputError(
+                f"stream {stream.name!r}: the names of its files do not tell their days; say which: "
+                "--day YYYY-MM-DD, or --from and --to (`cep preview` shows the days in them)"
+            )
+        days.update(days_between(period.first, period.last))
+    return sorted(days)
+
+
+def has_files(stream: Stream, day: date) -> bool:
+    """True if a raw file is there that may hold events of the day."""
+    files, _ = files_of_day(_source(stream).paths, stream.data, day)
+    return bool(files)
+
+
+def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]:
+    """The raw files of each day with size and hash; a file that serves many days is read once."""
+    source = _source(stream)
+    known: dict[SourceFile, RawFile] = {}
+    found: dict[date, list[RawFile]] = {}
+    for day in days:
+        files, _ = files_of_day(source.paths, stream.data, day)
+        for file in files:
+            if file not in known:
+                known[file] = fingerprint_file(file)
+        found[day] = [known[file] for file in files]
+    return found
+
+
+def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
+    """The published days whose inputs have changed: raw files, schema, carry-in, pattern sets, events.
+
+    Where the data folder is not there at all (an archive that is mounted on another machine), the raw files count as
+    unchanged.
+    """
+    published = [record.day for record in tables.days()]
+    files: Mapping[date, list[RawFile]] | None = None
+    if stream.schema.source is not None and folder_exists(stream.data):
+        files = raw_files(stream, published)
+    return _stale_days(tables, stream, stream.pattern_sets, files)
+
+
+def _stale_days(
+    tables: StreamTables,
+    stream: Stream,
+    pattern_sets: Sequence[PatternSet],
+    files: Mapping[date, list[RawFile]] | None,
+) -> list[StaleDay]:
+    """The published days whose inputs have changed; raw files that are not given count as unchanged."""
+    return tables.stale_days(
+        raw_files=files,
+        schema=stream.schema.digest,
+        pattern_sets={one.name: one.version for one in pattern_sets},
+        patterns={one.name: one.statements for one in pattern_sets},
+    )
+
+
+def _source(stream: Stream) -> SourceLayout:
+    source = stream.schema.source
+    if source is None:
+        raise InputError(f"stream {stream.name!r}: its schema has no source, so there are no raw files to read")
+    return source

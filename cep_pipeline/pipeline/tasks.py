@@ -37,12 +37,12 @@ from cep_pipeline.pipeline.day import (
     record_success,
     step_of,
 )
-from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
+from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
-from cep_pipeline.pipeline.run import new_run_id
-from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
+from cep_pipeline.pipeline.run import find_stale_days, has_files, new_run_id
 from cep_pipeline.pipeline.violations import Violation
+from cep_pipeline.spark.detection import DetectedDay
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.records import RunRecord, RunStep, StatisticsRecord
 from cep_pipeline.warehouse.units import Draft, Drafts
@@ -131,7 +131,7 @@ def run_step(
         if chosen is STEPS[0]:
             record_run(work, "running")
         for one in fresh:
-            _take(work, chosen, one)
+            _take(work, one)
         taken = len(work.steps)
         if not ended and not (task.detection_only and chosen.option in ("ingest", "statistics")):
             if work.staged is None and chosen.option == "ingest" and chosen is not STEPS[0]:
@@ -212,15 +212,14 @@ def _damaged(what: str, error: Exception) -> InputError:
     return InputError(f"{what} is damaged: {brief(error)}; run the day again from the step ingest")
 
 
-def _take(work: DayWork, step: Step, handed: StepResult) -> None:
-    """Take what a step before has handed on; the last step takes all: the record of the run is of all that was made."""
+def _take(work: DayWork, handed: StepResult) -> None:
+    """Take what a step before has handed on."""
     with _reading(f"what the step {handed.get('step')} handed on"):
         work.started = min(work.started, datetime.fromisoformat(handed["started"]))
         work.steps += [RunStep(*one) for one in handed["steps"]]
         work.told.update(handed["told"])
         for name, address in handed["documents"].items():
-            if step is STEPS[-1] or name in step.takes:
-                _DOCUMENTS[name][1](work, read_document(address))
+            _DOCUMENTS[name][1](work, read_document(address))
 
 
 @contextmanager
@@ -267,14 +266,6 @@ def needs_spark(step: str, task: DayTask) -> bool:
     return has_files(Configuration.load(task.config).stream(task.stream), task.day)
 
 
-class _TaskObserver(SilentObserver):
-    """Writes notes into the log of the task."""
-
-    def note(self, text: str) -> None:
-        """Log a note."""
-        logger.warning("%s", text)
-
-
 def _take_staged(work: DayWork, content: Mapping[str, Any]) -> None:
     work.staged = StagedDay.from_json(content)
 
@@ -313,13 +304,13 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
     ),
     "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
-"""Name in `takes` or `gives` of a step -> function that makes the JSON form, function that takes it from that form."""
+"""Name in `gives` of a step -> function that makes the JSON form, function that takes it from that form."""
 
 
 @contextmanager
 def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, str]]:
     """Hold the lease of the day for a step; a failure is recorded with the run. Gives the work and its scratch."""
-    configuration, stream, tables, pattern_sets = task.open()
+    _, stream, tables, pattern_sets = task.open()
     check_runnable(pattern_sets)
     scratch = _scratch_of(task, tables)
     # The pattern sets of a day are detected side by side, each under a lease of its own.
@@ -328,13 +319,11 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
         work = DayWork(
             stream,
             tables.with_drafts(Drafts()),
-            configuration.settings.spark,
             task.day,
             task.run_id,
             lease,
             pattern_sets,
-            task.end_of_stream,
-            observer=_TaskObserver(),
+            end_of_stream=task.end_of_stream,
             scratch=f"{scratch}/events",
         )
         if spark is not None:
@@ -379,16 +368,12 @@ def alerts_of_day(task: DayTask) -> list[str]:
 
     An InputError says that nothing is recorded of them.
     """
-    configuration, _, tables, _ = task.open()
-    about, late_hours = f"{task.stream} {task.day}", configuration.settings.alerts.late_hours
+    _, _, tables, _ = task.open()
     run = next((one for one in tables.runs() if (one.run_id, one.day) == (task.run_id, task.day)), None)
     if run is None:
         raise InputError(f"stream {task.stream!r}: run {task.run_id} has recorded nothing of {task.day}")
-    told = [f"{about}: pattern {name} was {what}" for name, what in run.details.get("limited", {}).items()]
-    hours = 0.0 if run.finished_at is None else (run.finished_at - run.started_at).total_seconds() / 3600
-    if late_hours is not None and hours > late_hours:
-        told.append(f"{about}: the run took {hours:.1f} hours, more than {late_hours:g}")
-    return told
+    limited = run.details.get("limited", {})
+    return [f"{task.stream} {task.day}: pattern {name} was {what}" for name, what in limited.items()]
 
 
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------

@@ -39,7 +39,15 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before
 from cep_pipeline.slices.prepared import Boundary, rows_before
-from cep_pipeline.spark.keeping import DayOfSet, MatchFile, in_page_order, last_seqs, rows_from_json, rows_to_json
+from cep_pipeline.spark.keeping import (
+    CarryState,
+    DayOfSet,
+    MatchFile,
+    in_page_order,
+    last_seqs,
+    rows_from_json,
+    rows_to_json,
+)
 from cep_pipeline.spark.slicing import RowGroup, Slice, first_read
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
@@ -47,7 +55,7 @@ from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.detection import DetectionResult
+    from cep_pipeline.spark.detection import DetectedDay
     from cep_pipeline.spark.session import SparkSession
 
 _FIRST_FILE = 50_000
@@ -120,7 +128,7 @@ class KnownMatches:
         return with_typed_returns(self.pattern, found)
 
 
-def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResult) -> DetectionResult:
+def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectedDay) -> DetectedDay:
     """Add the matches of composing patterns that a day publishes to what it has of all other patterns of the set.
 
     Parameters
@@ -129,7 +137,8 @@ def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResul
         Its patterns are in the order of the file. A pattern that composes a limited one is limited, too.
     """
     patterns, carry_in = job.patterns, job.state
-    files, limited, carry_out = detected.files, detected.limited, detected.carry_out
+    files, limited = detected.files, detected.limited
+    carry_out = CarryState.from_json(detected.carry_out, job.pattern_set_version)
     known: dict[str, KnownMatches] = {}
     for composed in (one for pattern in patterns for one in pattern.composes):
         of_day = () if composed.composes or composed.name in limited else tuple(files)
@@ -171,7 +180,7 @@ def compose_day(spark: SparkSession, job: ComposingJob, detected: DetectionResul
         matches={**detected.matches, **matches},
         pending={**detected.pending, **{name: one.pending for name, one in made.items() if one.pending}},
         limited={**limited, **stopped},
-        carry_out=replace(carry_out, patterns={**carry_out.patterns, **states}, composed=handed_on),
+        carry_out=replace(carry_out, patterns={**carry_out.patterns, **states}, composed=handed_on).to_json(),
         summaries={**detected.summaries, **groups},
     )
 

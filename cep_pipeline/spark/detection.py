@@ -28,7 +28,6 @@ from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.spark.keeping import (
     CANDIDATES_SCHEMA,
-    CarryState,
     DayOfSet,
     KeepingResult,
     MatchFile,
@@ -44,8 +43,9 @@ from cep_pipeline.statistics.observed import (
     OutputProfiler,
     merge_profiles,
 )
-from cep_pipeline.storage import DataDirectory, remove_file
+from cep_pipeline.storage import DataDirectory, files_from_json, files_to_json, remove_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
+from cep_pipeline.warehouse.records import MatchesFingerprint
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
@@ -159,26 +159,49 @@ class DetectedSlice:
 
 
 @dataclass(frozen=True)
-class DetectionResult:
-    """The outcome of a detection job: files to publish, matches by pattern, counts of each plan node.
+class DetectedDay:
+    """The matches of a pattern set that become final on a day, in files that are not published yet.
 
-    `observed` is what the published matches say to the next day's statistics. `pending` are the
-    matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
-    what the next day needs to know of these, and for OUTPUT and CONSUME. Of the patterns that are `limited` no match is
-    among the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no match. `routes` are
-    the ways that detection went, in words, each with its patterns.
+    `pending` are the matches by pattern that are not published because they, or others before them, are not final when
+    the day is over. `carry_out` is what the next day needs to know of these, and for OUTPUT and CONSUME, as
+    `CarryState.to_json`; `observed` what the published matches say to the next day's statistics. Of the `limited`
+    patterns nothing is in the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no
+    match. `routes` are the ways that detection went, in words, each with its patterns. `fingerprint` says what the
+    matches follow from, and `plan_version` by which plan they were found, None: without one.
     """
 
+    pattern_set: str
     files: tuple[str, ...]
     matches: dict[str, int]
-    nodes: tuple[NodeCounts, ...]
-    slices: int
     observed: Observed
-    carry_out: CarryState
-    pending: dict[str, int] = field(default_factory=dict)
-    limited: dict[str, LimitedPattern] = field(default_factory=dict)
-    summaries: dict[str, Groups] = field(default_factory=dict)
-    routes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    carry_out: Mapping[str, Any]
+    pending: Mapping[str, int] = field(default_factory=dict)
+    limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
+    summaries: Mapping[str, Groups] = field(default_factory=dict)
+    routes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fingerprint: MatchesFingerprint | None = None
+    plan_version: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`."""
+        written = {
+            "files": files_to_json(self.files),
+            "observed": self.observed.to_json(),
+            "limited": {name: one.to_json() for name, one in self.limited.items()},
+            "fingerprint": self.fingerprint and self.fingerprint.to_json(),
+        }
+        return {**vars(self), **written}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> DetectedDay:
+        """Read the JSON form."""
+        read = {
+            "files": files_from_json(content["files"]),
+            "observed": Observed.from_json(content["observed"]),
+            "limited": {name: LimitedPattern.from_json(one) for name, one in content["limited"].items()},
+            "fingerprint": MatchesFingerprint.from_json(content["fingerprint"]),
+        }
+        return cls(**{**content, **read})
 
 
 def detect_range(
@@ -187,7 +210,7 @@ def detect_range(
     slices: Sequence[Slice],
     behind: Slice | None = None,
     progress: Progress | None = None,
-) -> DetectionResult:
+) -> DetectedDay:
     """Run a detection job over the slices of a range: the union of their matches is that of the whole range.
 
     Where patterns reach a limit, the others are detected once more without them.
@@ -229,13 +252,15 @@ def detect_range(
             remove_file(path)
         others = tuple(pattern for pattern in job.patterns if pattern.name not in found)
         job = replace(job, patterns=others, plan=job.plan.part(pattern.name for pattern in others))
-    merged = _merged(spark, job, slices, own, last)
+    kept = _keep(spark, job, slices, own, last)
+    merged = _merged(job, own, last, kept)
+    carry_out = job.state if kept is None else kept.carry_out
     # For a limited pattern the day is as if it had not been.
-    states = {**merged.carry_out.patterns, **whole.state.part(reached).patterns}
+    states = {**carry_out.patterns, **whole.state.part(reached).patterns}
     return replace(
         merged,
         matches={pattern.name: merged.matches.get(pattern.name, 0) for pattern in whole.patterns},
-        carry_out=replace(merged.carry_out, patterns=states, pending=partitions),
+        carry_out=replace(carry_out, patterns=states, pending=partitions).to_json(),
         limited=_count_limited(spark, whole, parts, reached, least) if reached else {},
     )
 
@@ -314,20 +339,15 @@ COUNTING_S = 30.0
 
 
 def _merged(
-    spark: SparkSession,
-    job: DetectionJob,
-    slices: Sequence[Slice],
-    own: Sequence[DetectedSlice],
-    last: DetectedSlice | None,
-) -> DetectionResult:
-    """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
+    job: DetectionJob, own: Sequence[DetectedSlice], last: DetectedSlice | None, kept: KeepingResult | None
+) -> DetectedDay:
+    """The outcome of a job from those of its tasks and of OUTPUT and CONSUME, without what the next day is told."""
     counters = Counters()
     for result in own:
         for node in result.nodes:
             counters.count(node)
         for name, taken in result.routes.items():
             counters.went(name, *taken)
-    kept = _keep(spark, job, slices, own, last)
     published: list[DetectedSlice | KeepingResult] = [*own]
     pending = Counter(kept.waiting if kept is not None else {})
     if last is not None and job.end_of_stream:
@@ -346,13 +366,12 @@ def _merged(
                 groups = found.summaries.get(pattern.name, ())
                 summaries[pattern.name].add(PartialSummary.from_json(pattern, groups))
     profiles = [profile for found in published for profile in found.profiles]
-    return DetectionResult(
-        files=tuple(path for found in published for path in found.files),
-        matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
-        nodes=tuple(counters.nodes.values()),
-        slices=len(own),
-        observed=Observed(merge_profiles(profiles)),
-        carry_out=job.state if kept is None else kept.carry_out,
+    return DetectedDay(
+        job.pattern_set,
+        tuple(path for found in published for path in found.files),
+        {**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
+        Observed(merge_profiles(profiles)),
+        {},
         pending={name: number for name, number in pending.items() if number},
         summaries={name: summary.to_json() for name, summary in summaries.items()},
         routes=by_route(counters.routes),

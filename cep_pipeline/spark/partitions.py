@@ -29,21 +29,31 @@ _NEVER_US = 2**63 - 1
 
 
 class MissingEvents:
-    """The partitions that need more events, and how many, while a stream is read from its end.
+    """The partitions that need more events, and how many, while a stream is read from behind, as long as one does.
 
     Beside these, all events of a partition are taken that have the time of its first one: under TIES ANY they are in no
     order.
 
     Parameters
     ----------
+    partition_by
+        The attributes that tell the partition; of all events only these are read.
+    columns
+        Those of the events that are needed.
     missing
         Text of a partition (`partition_texts`) -> how many events it needs.
     of_others
         How many each other partition that occurs needs; None: none is asked for.
     """
 
-    def __init__(self, missing: Mapping[str, int], of_others: int | None = None) -> None:
-        self._of_others = of_others
+    def __init__(
+        self,
+        partition_by: Sequence[str],
+        columns: Iterable[str],
+        missing: Mapping[str, int],
+        of_others: int | None = None,
+    ) -> None:
+        self._partition_by, self._columns, self._of_others = partition_by, columns, of_others
         self._numbers = {text: number for number, text in enumerate(missing)}
         self._missing = np.fromiter(missing.values(), np.int64, len(missing))
         self._first_us = np.full(len(missing), _NEVER_US)
@@ -78,6 +88,30 @@ class MissingEvents:
             self._missing = np.append(self._missing, self._of_others)
             self._first_us = np.append(self._first_us, _NEVER_US)
         return number
+
+    def read(
+        self, row_groups: Sequence[RowGroup], *, until_us: int | None = None, since_us: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The wanted events of sorted row groups that end where reading has come to, a table a row group.
+
+        Parameters
+        ----------
+        until_us, since_us
+            Only events before the one time, and not before the other.
+        """
+        for row_group in reversed(row_groups):
+            if self.has_all_from(row_group) or (since_us is not None and row_group.last[0] < since_us):
+                return
+            if until_us is not None and row_group.first[0] >= until_us:
+                continue
+            keys = read_events([row_group], dict.fromkeys(("timestamp", *self._partition_by)))
+            times = keys["timestamp"].cast(pa.int64()).to_numpy()
+            low = 0 if since_us is None else int(np.searchsorted(times, since_us))
+            high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
+            inside = keys.slice(low, max(high - low, 0))
+            rows = self.take(_partitions(inside, self._partition_by), times[low:high])
+            if len(rows):
+                yield read_events([row_group], self._columns).take(pa.array(rows + low))
 
 
 @dataclass(frozen=True)
@@ -118,11 +152,11 @@ class PartitionedEvents:
         names = [*KEYS, *(name for name in columns if name not in KEYS)]
         own = self._own(start, end, names)
         occurring = _events_by_partition(_partitions(own, self.partition_by)) if end is not None else ()
-        wanted = MissingEvents(dict.fromkeys(occurring, self.positions), self.positions if end is None else None)
-        reader = BackwardReader(self.partition_by, wanted, names)
+        others = self.positions if end is None else None
+        wanted = MissingEvents(self.partition_by, names, dict.fromkeys(occurring, self.positions), others)
         found = [own]
-        found += reader.read(self.row_groups, until_us=start[0], since_us=self.start_us)
-        found += reader.read(self.earlier)
+        found += wanted.read(self.row_groups, until_us=start[0], since_us=self.start_us)
+        found += wanted.read(self.earlier)
         return pa.concat_tables(found[::-1], promote_options="permissive").unify_dictionaries().combine_chunks()
 
     def occurring(self) -> Iterator[str]:
@@ -140,63 +174,6 @@ class PartitionedEvents:
         if not groups:
             return read_events([(*self.row_groups, *self.earlier)[0]], names).slice(0, 0)
         return Slice(start, end, groups, LookBack()).read(names)
-
-
-class BackwardReader:
-    """Reads a stream from behind, as long as events are wanted.
-
-    Parameters
-    ----------
-    partition_by
-        The attributes that tell the partition; of all events only these are read.
-    wanted
-        What is wanted.
-    columns
-        Those of the events that are.
-    """
-
-    def __init__(self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str]) -> None:
-        self._partition_by, self._wanted, self._columns = partition_by, wanted, columns
-
-    def read(
-        self, row_groups: Sequence[RowGroup], *, until_us: int | None = None, since_us: int | None = None
-    ) -> Iterator[pa.Table]:
-        """The wanted events of sorted row groups that end where reading has come to, a table a row group.
-
-        Parameters
-        ----------
-        until_us, since_us
-            Only events before the one time, and not before the other.
-        """
-        for row_group in reversed(row_groups):
-            if self._wanted.has_all_from(row_group) or (since_us is not None and row_group.last[0] < since_us):
-                return
-            if until_us is not None and row_group.first[0] >= until_us:
-                continue
-            keys = read_events([row_group], dict.fromkeys(("timestamp", *self._partition_by)))
-            times = keys["timestamp"].cast(pa.int64()).to_numpy()
-            low = 0 if since_us is None else int(np.searchsorted(times, since_us))
-            high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
-            inside = keys.slice(low, max(high - low, 0))
-            rows = self._wanted.take(_partitions(inside, self._partition_by), times[low:high])
-            if len(rows):
-                yield read_events([row_group], self._columns).take(pa.array(rows + low))
-
-
-@dataclass(frozen=True)
-class EarlierEvents:
-    """The events before a range, in the partitions that occur in it.
-
-    Attributes
-    ----------
-    row_groups
-        Of the file that holds them, in stream order; none where there are no such events.
-    first_day
-        The earliest day that was read; None where all earlier days were, and could still have had more.
-    """
-
-    row_groups: tuple[RowGroup, ...]
-    first_day: date | None
 
 
 @dataclass(frozen=True)
@@ -229,12 +206,20 @@ class Gathering:
     directory: DataDirectory
     pending: Sequence[str] = ()
 
-    def run(self, number: int = 0, attempt: int = 0) -> EarlierEvents:
-        """Read back until every partition has its positions, and write these events as a file."""
+    def run(self, number: int = 0, attempt: int = 0) -> tuple[tuple[RowGroup, ...], date | None]:
+        """Read back until every partition has its positions, and write these events as a file.
+
+        Returns
+        -------
+        row_groups : tuple of RowGroup
+            Of the file, in stream order; none where there are no such events.
+        first_day : date | None
+            The earliest day that was read; None where all earlier days were, and could still have had more.
+        """
         names = [*KEYS, *(name for name in self.columns if name not in KEYS)]
         schema = pa.schema([self.schema.field(name) for name in names])
-        wanted = MissingEvents(dict.fromkeys([*self.range.occurring(), *self.pending], self.range.positions))
-        reader = BackwardReader(self.range.partition_by, wanted, names)
+        missing = dict.fromkeys([*self.range.occurring(), *self.pending], self.range.positions)
+        wanted = MissingEvents(self.range.partition_by, names, missing)
         path: str | None = None
         first_day = self.day
         with ExitStack() as stack:
@@ -242,13 +227,13 @@ class Gathering:
                 if wanted.has_all_from(row_group):
                     break
                 first_day = day
-                for events in reader.read([row_group]):
+                for events in wanted.read([row_group]):
                     if path is None:
                         path = self.directory.file(number, attempt)
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
         found = () if path is None else tuple(read_row_groups([path]))
-        return EarlierEvents(found, first_day if wanted.satisfied else None)
+        return found, first_day if wanted.satisfied else None
 
     def _backwards(self) -> Iterator[tuple[date, RowGroup]]:
         """The row groups of the earlier days, the latest first; a file's footer is read when its turn comes."""

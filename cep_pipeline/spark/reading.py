@@ -1,33 +1,38 @@
 """The raw files of some days, read in Spark tasks: staged rows, and what a person should know of the files.
 
 Row groups of Parquet files are read side by side. The rows of a file that covers several days are read once, for all
-of them.
+of them. `accepted_rows` and `rejected_rows` are the staged rows as DataFrames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import second_pass
 from cep_pipeline.events.columns import TIMESTAMP
-from cep_pipeline.events.parse import ParsedFile, ParseTask, StagedDay, parse_file
+from cep_pipeline.events.parse import RAW, REASON, ParsedFile, ParseTask, StagedDay, parse_file, staged_columns
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.readers import FilePart, open_rows
-from cep_pipeline.events.row_checks import FILE, FINER, LINE
+from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.stream_document import SourceLayout
 from cep_pipeline.foreign_text import listed
-from cep_pipeline.spark.tasks import Progress, run_tasks
-from cep_pipeline.storage import DataDirectory
+from cep_pipeline.spark.tasks import Batches, Progress, run_tasks
+from cep_pipeline.storage import DataDirectory, object_store_properties, open_filesystem, reach_object_stores
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from cep_pipeline.spark.session import SparkSession
 
 
@@ -234,3 +239,58 @@ def _source(schema: StreamSchema) -> SourceLayout:
     if schema.source is None:
         raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
     return schema.source
+
+
+def staged_rows(spark: SparkSession, paths: Iterable[str], schema: StreamSchema) -> DataFrame:
+    """Return the rows of staged files (`events.parse`).
+
+    Files of an object store are read by tasks: they reach it with the pipeline's own settings, which Spark's JVM does
+    not have.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    columns, files = from_arrow_schema(staged_columns(schema)), sorted(set(paths))
+    if not any("://" in path for path in files):
+        local = (f"file://{_PATTERN.sub(_AS_IT_IS, str(Path(path).absolute()))}" for path in files)
+        # Times before 1900 are those of today's calendar.
+        return spark.read.schema(columns).option("datetimeRebaseMode", "CORRECTED").parquet(*local)
+    properties = object_store_properties()
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        reach_object_stores(properties)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            filesystem, inner = open_filesystem(files[number])
+            with pq.ParquetFile(inner, filesystem=filesystem) as file:
+                yield from file.iter_batches()
+
+    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, columns)
+
+
+_PATTERN, _AS_IT_IS = re.compile(r"([{}\[\]*?\\])"), r"\\\1"
+"""What Spark takes for a pattern in the name of a file, and how it is written so that it is not."""
+
+
+def accepted_rows(spark: SparkSession, days: Sequence[StagedDay], schema: StreamSchema) -> DataFrame:
+    """Return the events of staged days, in no order, without those that are rejected because their key came before."""
+    rows = staged_rows(spark, (path for day in days for path in day.rows), schema)
+    accepted = rows.where(rows[REASON].isNull() & rows[LOCAL_DAY].isin(_numbers(days))).drop(REASON, RAW)
+    if repeated := [path for day in days for path in day.repeated]:
+        again = staged_rows(spark, repeated, schema).select(FILE, LINE)
+        accepted = accepted.join(again, [FILE, LINE], "left_anti")
+    return accepted
+
+
+def rejected_rows(spark: SparkSession, days: Sequence[StagedDay], schema: StreamSchema) -> DataFrame:
+    """Return the rejected rows of staged days, in no order: `_day`, `_file`, `_line`, `_reason` and `_raw`."""
+    from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users name it
+
+    rows = staged_rows(spark, (path for day in days for path in (*day.rows, *day.repeated)), schema)
+    first_days = [F.lit(of) for day in days for name in day.undated for of in (name, day_number(day.day))]
+    of_file = F.try_element_at(F.create_map(*first_days), rows[FILE]) if first_days else F.lit(None)
+    of_day = F.coalesce(rows[LOCAL_DAY], of_file).alias(LOCAL_DAY)
+    rejected = rows.where(rows[REASON].isNotNull()).select(of_day, FILE, LINE, REASON, RAW)
+    return rejected.where(F.col(LOCAL_DAY).isin(_numbers(days)))
+
+
+def _numbers(days: Sequence[StagedDay]) -> list[int]:
+    return [day_number(day.day) for day in days]

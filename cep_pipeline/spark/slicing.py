@@ -219,7 +219,6 @@ def cut(
     look_back: LookBack,
     count: int,
     work: Array | None = None,
-    again: Array | None = None,
     most_rows: int = MOST_ROWS,
 ) -> list[Slice]:
     """Cut `[start, end)` into at most `count` slices of about equal work, or more where they would read too much.
@@ -234,20 +233,18 @@ def cut(
         How far before its start a slice reads.
     count
         Number of slices; there are fewer where slices would own nothing.
-    work, again
-        Estimated work of each piece, and of the look-back of a slice that begins with it: shape (n,), in one unit.
-        None: the events.
+    work
+        Estimated work of each piece: shape (n,). None: the events.
     most_rows
         Most events that a slice reads, or twice its look-back where that is more; the pieces at both ends count whole.
     """
     read_before = pieces.read_before(look_back)
     work = np.diff(pieces.rows).astype(np.float64) if work is None else work
-    again = read_before if again is None else again
     times = pieces.times_us
     # The pieces that hold the first event which is owned, and the first one which is not.
     first = max(int(np.searchsorted(times[:-1], start[0], side="right")) - 1, 0) if len(pieces) else 0
     last = int(np.searchsorted(times[:-1], end[0], side="left"))
-    edges = _edges(pieces.rows, work, again, read_before, first, last, count, most_rows)
+    edges = _edges(pieces.rows, work, read_before, first, last, count, most_rows)
     points: list[Boundary] = []
     for edge in edges[1:-1]:
         point = pieces.point(int(pieces.rows[edge]))
@@ -257,38 +254,21 @@ def cut(
 
 
 def _edges(
-    rows: Array, work: Array, again: Array, read_before: Array, first: int, last: int, count: int, most_rows: int
+    rows: Array, work: Array, read_before: Array, first: int, last: int, count: int, most_rows: int
 ) -> list[int]:
-    """The pieces with which slices begin, from `first` on, and `last`: the largest slice has as little as can be."""
+    """The pieces with which slices begin, from `first` on, and `last`: so many of equal work, and more for room."""
     if last <= first:
         return [first, first]
     reached = np.concatenate([[0.0], np.cumsum(np.maximum(work, 1e-9))])
     # A slice may own as much as there is room for beside its look-back, and at least as much as that.
     room = rows[:-1] + np.maximum(most_rows - read_before, read_before)
     furthest = np.maximum(np.searchsorted(rows, room, side="right") - 1, np.arange(len(work)) + 1)
-
-    def edges(most: float, most_slices: float = np.inf) -> list[int]:
-        found = [first]
-        while found[-1] < last:
-            at = found[-1]
-            by_work = int(np.searchsorted(reached, reached[at] + max(most - again[at], 0.0), side="right")) - 1
-            found.append(min(max(by_work, at + 1), int(furthest[at]), last))
-            if len(found) > most_slices + 1:
-                break
-        return found
-
-    fewest = len(edges(np.inf)) - 1
-    wanted = max(count, fewest)
-    low, high = 0.0, float(reached[last] - reached[first] + again[first:last].max())
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if len(edges(middle, wanted)) - 1 <= wanted else (middle, high)
-    # Rounding must not decide: the same day is cut alike, whatever the unit of work.
-    return edges(high * (1 + 1e-9))
-
-
-_STEPS = 40
-"""Halvings of the range in which the work of the largest slice is looked for."""
+    shares = np.linspace(reached[first], reached[last], count + 1)[1:-1]
+    found = [first]
+    for end in (*np.searchsorted(reached, shares).tolist(), last):
+        while found[-1] < end:
+            found.append(min(int(furthest[found[-1]]), end))
+    return found
 
 
 def slices_between(

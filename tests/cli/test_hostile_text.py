@@ -173,7 +173,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     (folder / "q[/b].sql").write_text(SQL.format(HOSTILE))
     (folder / "wrong.sql").write_text(SQL.replace("A.price", f'A."{HOSTILE}"'))
     (folder / "wrong.sase").write_text(f"NAME wrong PATTERN SEQ({MARKUP}{CONTROL} a) WITHIN 1 hour")
-    settings = {"streams": {"ticks": stream}, "warehouse": {"location": "warehouse"}, "spark": {"slices_per_core": 2}}
+    settings = {"streams": {"ticks": stream}, "warehouse": {"location": "warehouse"}}
     (folder / "pipeline.yaml").write_text(json.dumps(settings))
     done = cep("run", "--master", "local[2]", "--run-id", f"run {HOSTILE}", folder=folder)
     assert done.code == 0, done.errors

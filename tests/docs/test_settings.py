@@ -72,11 +72,11 @@ def test_the_files_of_the_project_fit_their_json_schema_and_name_it(document: st
         ("pipeline", {"streams": {"1st": {"schema": "a.yaml", "data": "a"}}}, "1st"),
         ("pipeline", {"streams": {"a": {"schema": "a.yaml"}}}, "data"),
         ("pipeline", {"planning": {"planner": "fastest"}}, "fastest"),
-        ("pipeline", {"planning": {"neighbourhood": "corner"}}, "corner"),
+        ("pipeline", {"planning": {"sharing": "corner"}}, "corner"),
         ("pipeline", {"adaptation": {"decision": "sometimes"}}, "sometimes"),
         ("pipeline", {"adaptation": {"distance": -1}}, "-1"),
         ("pipeline", {"adaptation": {"k": 0}}, "0"),
-        ("pipeline", {"spark": {"slices_per_core": 0}}, "0"),
+        ("pipeline", {"statistics": {"epsilon": 0}}, "0"),
     ],
 )
 def test_a_mistake_is_one_by_the_json_schema_and_by_the_program(

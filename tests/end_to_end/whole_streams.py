@@ -12,7 +12,7 @@ import pytest
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import OPTIONS
-from cep_pipeline.pipeline.day_work import SilentObserver
+from cep_pipeline.pipeline.day_work import LogObserver
 from cep_pipeline.pipeline.run import PipelineRun, RunOutcome
 from cep_pipeline.warehouse.warehouse import Warehouse
 
@@ -41,10 +41,9 @@ def run_stream(
     run = PipelineRun(
         stream,
         tables,
-        configuration.settings.spark,
         stream.pattern_sets,
         lambda: spark,
-        SilentObserver(),
+        LogObserver(),
         steps=frozenset(steps),
     )
     return run.run_days(days), tables

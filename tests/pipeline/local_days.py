@@ -20,9 +20,10 @@ from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import LimitSettings, PatternSet, SparkSettings
-from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
+from cep_pipeline.pipeline.configuration import LimitSettings, PatternSet
+from cep_pipeline.pipeline.day_work import DayWork
 from cep_pipeline.spark import composing
+from cep_pipeline.spark.detection import DetectedDay
 from cep_pipeline.storage import DataDirectory, canonical_json, digest_of, write_data_file
 from cep_pipeline.warehouse.records import EventsFile, EventsFingerprint, EventsSnapshot, PublishedDay, PublishedMatches
 from cep_pipeline.warehouse.units import Drafts
@@ -92,11 +93,10 @@ class LocalDays:
 
     def detect(self, day: date, *, end_of_stream: bool = False) -> DetectedDay:
         """Detect the matches of a day, with what the latest earlier detected day hands on."""
-        settings = SparkSettings(slices_per_core=self.slices)
         stream: Any = SimpleNamespace(name="ticks", schema=SimpleNamespace(timezone="UTC", digest="schema"))
         tables: Any = self
         lease: Any = None
-        work = DayWork(stream, tables, settings, day, f"run-{day}", lease)
+        work = DayWork(stream, tables, day, f"run-{day}", lease)
         pattern_set = PatternSet(
             "all",
             Path("all.sase"),
@@ -112,7 +112,8 @@ class LocalDays:
         with (
             mock.patch("cep_pipeline.spark.detection.run_tasks", in_order),
             mock.patch.object(composing, "run_tasks", in_order),
-            mock.patch("cep_pipeline.spark.tasks.run_tasks", in_order),
+            mock.patch("cep_pipeline.pipeline.detection.run_tasks", in_order),
+            mock.patch("cep_pipeline.pipeline.detection.SLICES_A_CORE", self.slices),
         ):
             found = detect_day(spark, work, pattern_set, None, end_of_stream=end_of_stream)
         canonical_json(found.to_json())

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import OPTIONS
-from cep_pipeline.pipeline.day_work import SilentObserver
+from cep_pipeline.pipeline.day_work import LogObserver
 from cep_pipeline.pipeline.run import PipelineRun, new_run_id
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -49,7 +49,6 @@ streams:
     data: raw
     pattern_sets:
       all: {file: all.sase}
-spark: {slices_per_core: 2}
 """
 ROWS = {
     MONDAY: ["00:00:00,A,1", "00:10:00,B,3", "23:20:00,A,2", "23:30:00,A,4", "23:30:00,B,4", "23:59:59.999,B,5"],
@@ -92,10 +91,9 @@ class Project:
         return PipelineRun(
             stream,
             self.tables(warehouse),
-            configuration.settings.spark,
             stream.pattern_sets,
             lambda: self.spark,
-            SilentObserver(),
+            LogObserver(),
             steps=frozenset(OPTIONS) if steps is None else steps,
             redo=redo,
             run_id=run_id or new_run_id(),

@@ -9,7 +9,7 @@ import pytest
 
 from cep_pipeline.language.formatter import pattern_version
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.stream_days import find_stale_days
+from cep_pipeline.pipeline.run import find_stale_days
 from cep_pipeline.storage import digest_of
 from tests.pipeline.local_days import LocalDays
 from tests.pipeline.project import DAYS, Project, published, write_patterns

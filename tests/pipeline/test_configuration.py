@@ -75,7 +75,6 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
     [
         (PIPELINE.replace("pattern_sets", "patern_sets"), 5, "patern_sets"),
         (PIPELINE + "planning:\n  planer: greedy\n", 8, "did you mean 'planner'"),
-        (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
         (PIPELINE + "statistics: {window: an hour}\n", 7, "an hour"),
         (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
         (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
@@ -106,7 +105,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
             7,
             "or equal to 0 (found -5); write for example `max_matches: 100000000`",
         ),
-        (PIPELINE + "spark: {slices_per_core: yes}\n", 7, "a number; YAML reads yes, no, on and off as true and false"),
+        (PIPELINE + "limits: {max_matches: yes}\n", 7, "a number; YAML reads yes, no, on and off as true and false"),
         (PIPELINE + "retention: 3\n", 7, "retention: unknown setting; known are streams, warehouse"),
         (
             PIPELINE.replace("trades.yaml", "[trades.yaml]"),
@@ -134,20 +133,20 @@ def test_a_fault_names_file_line_and_setting(folder: Path, text: str, line: int,
 def test_variables_of_the_environment_stand_for_values(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder / "pipeline.yaml"
     text = PIPELINE.replace("data: raw", "data: ${RAW:-raw}/of")
-    spark = "spark: {slices_per_core: '${SLICES:-5}', properties: {a: 'x ${ONE:-} y'}}"
+    spark = "limits: {max_matches: '${MOST:-5}'}\nspark: {properties: {a: 'x ${ONE:-} y'}}"
     path.write_text(f"{text}warehouse:\n  catalog: ${{CATALOG:-}}\n{spark}\n")
-    for name in ("RAW", "CATALOG", "SLICES", "ONE"):
+    for name in ("RAW", "CATALOG", "MOST", "ONE"):
         monkeypatch.delenv(name, raising=False)
     settings = Configuration.load(path).settings
     assert (settings.streams["trades"].data, settings.warehouse.catalog) == ("raw/of", None)
-    assert (settings.spark.slices_per_core, settings.spark.properties) == (5, {"a": "x  y"})
-    for name, value in {"RAW": "s3://b", "CATALOG": "sqlite:////x: y # z", "SLICES": "2", "ONE": "1"}.items():
+    assert (settings.limits.max_matches, settings.spark.properties) == (5, {"a": "x  y"})
+    for name, value in {"RAW": "s3://b", "CATALOG": "sqlite:////x: y # z", "MOST": "2", "ONE": "1"}.items():
         monkeypatch.setenv(name, value)
     settings = Configuration.load(path).settings
     assert (settings.streams["trades"].data, settings.warehouse.catalog) == ("s3://b/of", "sqlite:////x: y # z")
-    assert (settings.spark.slices_per_core, settings.spark.properties) == (2, {"a": "x 1 y"})
-    monkeypatch.setenv("SLICES", "many")
-    with pytest.raises(InputError, match=r"pipeline\.yaml:9: spark\.slices_per_core: .*'many'"):
+    assert (settings.limits.max_matches, settings.spark.properties) == (2, {"a": "x 1 y"})
+    monkeypatch.setenv("MOST", "many")
+    with pytest.raises(InputError, match=r"pipeline\.yaml:9: limits\.max_matches: .*'many'"):
         Configuration.load(path)
     path.write_text(text.replace(":-raw", ""))
     monkeypatch.delenv("RAW")

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.day_work import SilentObserver
-from cep_pipeline.pipeline.run import PipelineRun
-from cep_pipeline.pipeline.stream_days import days_with_files, find_stale_days
+from cep_pipeline.pipeline.day_work import LogObserver
+from cep_pipeline.pipeline.run import PipelineRun, days_with_files, find_stale_days
 from cep_pipeline.storage import open_filesystem, reach_object_stores
 from tests.object_store import BUCKET, s3_server
 from tests.pipeline.project import DAYS, PIPELINE, Project, published
@@ -40,10 +39,9 @@ def test_days_on_an_object_store_are_those_of_a_folder(project: Project, tmp_pat
             run = PipelineRun(
                 stream,
                 tables,
-                configuration.settings.spark,
                 stream.pattern_sets,
                 lambda: project.spark,
-                SilentObserver(),
+                LogObserver(),
             )
             outcome = run.run_days(DAYS)
             assert [one.events for one in outcome.days] == [6, 6, 4]

@@ -11,7 +11,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.day_work import DetectedDay
+from cep_pipeline.spark.detection import DetectedDay
 from cep_pipeline.statistics.observed import Observed, OutputProfiler, merge_profiles
 from tests.pipeline.local_days import LocalDays, events_by_day
 

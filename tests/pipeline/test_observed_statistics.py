@@ -10,8 +10,7 @@ from unittest import mock
 import pytest
 
 from cep_pipeline.cli.statistics import StatisticsView
-from cep_pipeline.pipeline.statistics import with_observed_profiles
-from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
+from cep_pipeline.pipeline.statistics import Labelled, StatisticsOverview, with_observed_profiles
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.stream_tables import PinnedStatistics, StreamTables
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, published

@@ -252,7 +252,6 @@ def test_two_days_by_the_daily_run_with_a_pattern_added_between_them(
     ("search", "line", "words"),
     [
         ("planner: annealing", 6, "no planner 'annealing'"),
-        ("planner: tabu, neighbourhood: 'vertex:1'", 6, "no neighbourhood 'vertex:1'"),
         ("planner: tabu, sharing: everything", 6, "'prefix' or 'subexpression'"),
         ("planner: tabu, time_limit_s: 0", 6, "greater than 0"),
         ("planner: dp_bushy, steps: 100", 6, "steps: for planners of many patterns together, not for 'dp_bushy'"),
@@ -269,9 +268,9 @@ def test_wrong_settings_name_file_and_line(tmp_path: Path, search: str, line: in
 def test_settings_of_planning_are_for_the_sets_that_are_planned_together(tmp_path: Path) -> None:
     write_project(tmp_path, (RISING,), "planner: tabu, seed: 3")
     with (tmp_path / "pipeline.yaml").open("a") as file:
-        file.write("planning: {neighbourhood: 'vertex:3', seed: 7, steps: 50}\n")
+        file.write("planning: {sharing: prefix, seed: 7, steps: 50}\n")
     (pattern_set,) = Configuration.load(tmp_path / "pipeline.yaml").stream("ticks").pattern_sets
-    assert pattern_set.search == {"neighbourhood": "vertex:3", "seed": 3, "steps": 50}
+    assert pattern_set.search == {"sharing": "prefix", "seed": 3, "steps": 50}
     write_project(tmp_path, (RISING,), "planner: greedy")
     with (tmp_path / "pipeline.yaml").open("a") as file:
         file.write("planning: {seed: 7}\n")

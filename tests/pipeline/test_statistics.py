@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.pipeline.statistics import windows_of_day
-from cep_pipeline.pipeline.statistics_history import StatisticsHistory
+from cep_pipeline.pipeline.statistics import StatisticsHistory, windows_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.warehouse.records import DayStatistics, StatisticsRecord
@@ -142,7 +141,7 @@ def test_the_windows_of_a_day_are_shown_from_its_state(windowed: Project, three_
     assert broken.windows == ()
     (note,) = broken.notes
     assert "the windows of 2024-03-04 cannot be shown" in note and "--steps statistics --redo --day 2024-03-04" in note
-    assert history.of_days(None, None).notes[:1] == (note,)
+    assert history.of_latest_days(42, 1_000_000).notes[:1] == (note,)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
-from cep_pipeline.pipeline.stream_days import find_stale_days
+from cep_pipeline.pipeline.run import find_stale_days
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.cli.command_line import cep as command
 from tests.pipeline.local_days import LocalDays, events_by_day

@@ -16,8 +16,8 @@ from cep_pipeline.detection.limits import Limits, Then
 from cep_pipeline.errors import CepError, LimitExceeded
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.detection import (
+    DetectedDay,
     DetectionJob,
-    DetectionResult,
     _packed,
     _unpacked,
     detect_range,
@@ -49,7 +49,7 @@ def detect_slices(
     slices: Sequence[Slice],
     progress: Progress | None = None,
     behind: Slice | None = None,
-) -> DetectionResult:
+) -> DetectedDay:
     """Run one job over slices."""
     return detect_range(spark, job, slices, behind, progress)
 
@@ -76,8 +76,8 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
 def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
     pieces = Pieces.read(read_row_groups(paths))
-    work, again = estimated_work(PATTERNS, job.plan, pieces, Limits())
-    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work, again=again)
+    work, _ = estimated_work(PATTERNS, job.plan, pieces, Limits())
+    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=work)
     assert len(slices) > 3 and all(one.row_groups[0].first < one.start for one in slices[1:]), "they look back"
     seen: list[tuple[int, int]] = []
     detected = detect_slices(either, job, slices, lambda done, total: seen.append((done, total)))
@@ -92,8 +92,8 @@ def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: 
     }
     assert seen[0] == (0, len(slices)) and seen[-1] == (len(slices), len(slices))
     assert sorted(seen) == seen
-    candidates = {(node.pattern, node.node): node for node in detected.nodes}
-    assert candidates["none", ("a",)].passes == 0
+    observed = {(one.pattern, one.variables): one for one in detected.observed.observations}
+    assert observed["none", ("a",)].passes == 0
 
 
 @pytest.mark.parametrize("then", ["count", "fail"])

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
-from cep_pipeline.spark.slicing import read_row_groups
+from cep_pipeline.spark.partitions import Gathering, PartitionedEvents
+from cep_pipeline.spark.slicing import RowGroup, read_row_groups
 from cep_pipeline.storage import DataDirectory
 from tests.thoroughness import examples
 
@@ -68,11 +68,11 @@ def gathering_of(
     )
 
 
-def answer(earlier: EarlierEvents) -> tuple[list[dict[str, object]], date | None]:
+def answer(gathered: tuple[tuple[RowGroup, ...], date | None]) -> tuple[list[dict[str, object]], date | None]:
     events: list[dict[str, object]] = []
-    for group in earlier.row_groups:
+    for group in gathered[0]:
         events += pq.ParquetFile(group.path).read_row_group(group.index).to_pylist()
-    return events, earlier.first_day
+    return events, gathered[1]
 
 
 @settings(max_examples=examples(80), deadline=None)

@@ -220,21 +220,13 @@ def test_the_largest_task_is_hardly_larger_than_the_mean_one(tmp_path: Path, ske
     assert len(row_groups) == 1, "the burst is inside a row group"
     plan = cep.plan(SKEWED, cep.estimate_statistics(SKEWED, table))
     pieces = Pieces.read(row_groups)
-    work, again = estimated_work(SKEWED, plan, pieces, Limits())
+    work, _ = estimated_work(SKEWED, plan, pieces, Limits())
     bounds: dict[str, Any] = {"start": (0, 0), "end": (10**9, 0), "look_back": look_back(SKEWED), "count": 12}
-    done = work_of(cut(pieces, **bounds, work=work, again=again), plan)
+    done = work_of(cut(pieces, **bounds, work=work), plan)
     assert len(done) >= 10 and max(done) <= 1.5 * np.mean(done)
     if skew != "none":
         by_events = work_of(cut(pieces, **bounds), plan)
         assert max(by_events) > 1.5 * np.mean(by_events), "events alone do not tell the work"
-
-
-def test_a_look_back_counts_as_work(tmp_path: Path) -> None:
-    pieces = Pieces.even(read_row_groups(write(table_of([(1, "A", 0)] * 1_000), tmp_path, 100)))
-    back = LookBack(time_us=100)
-    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=back, count=4)
-    read = [part.read(["kind"]).num_rows for part in slices]
-    assert len(read) == 4 and max(read) - min(read) <= 8, "the first slice has no look-back, and owns more"
 
 
 def test_a_slice_reads_its_look_back_and_nothing_else(tmp_path: Path) -> None:

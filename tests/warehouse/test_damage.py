@@ -21,7 +21,8 @@ import sqlalchemy as sql
 from pyiceberg.manifest import clear_manifest_cache
 
 from cep_pipeline.errors import CepError, DamagedError, InputError
-from cep_pipeline.pipeline.day_work import DetectedDay
+from cep_pipeline.spark.detection import DetectedDay
+from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest
 from cep_pipeline.warehouse import stream_tables
 from cep_pipeline.warehouse.catalog import as_published
@@ -291,7 +292,7 @@ def test_a_task_hands_the_digests_of_files_to_the_next_as_json() -> None:
     files = (WrittenFile.of("a.parquet", 12, "5e"), "b.parquet")
     of_day = MatchesFingerprint("v1", MONDAY)
     draft = Draft("matches", MONDAY, files, of_day, pattern_set="demo")
-    detected = DetectedDay("demo", files, {}, of_day, None)
+    detected = DetectedDay("demo", files, {}, Observed(()), {}, fingerprint=of_day)
     for made in (draft, detected):
         handed = json.loads(json.dumps(made.to_json()))
         read = type(made).from_json(handed).files
