@@ -33,7 +33,7 @@ from cep_pipeline.events.timestamps import US_PER_DAY, day_bounds
 Array = np.ndarray[Any, Any]
 
 _RISES = 4
-"""Steps forward for each step back, at least; else there is no order."""
+"""Steps forward for each step back within event types, at least; else there is no order."""
 
 
 def rows_shown_twice(events: pa.Table, schema: StreamSchema) -> pa.Table:
@@ -86,7 +86,7 @@ def _second(rows: pa.Table, schema: StreamSchema, half_us: int) -> Array:
         steps = _Steps.within(rows, names)
         back = steps.of_group & (steps.step_us <= -half_us)
         rises, falls = (int((steps.of_group & chosen).sum()) for chosen in (steps.step_us > 0, steps.step_us < 0))
-        if back.any() and steps.count(back).max() == 1 and rises >= _RISES * falls:
+        if back.any() and steps.count(back).max() == 1 and (not names or rises >= _RISES * falls):
             return steps.lines_behind(back)
     if TIMESTAMP not in schema.key:
         return np.zeros(0, np.int64)

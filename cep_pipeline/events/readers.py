@@ -10,9 +10,10 @@ import csv
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import PurePosixPath
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
+from cep_pipeline.events.raw_files import Period, SourceFile, open_raw, readable
 from cep_pipeline.events.stream_document import SourceLayout, find_columns
 from cep_pipeline.foreign_text import listed, shortened, shortened_message
 from cep_pipeline.guarded import without_collecting
@@ -69,12 +70,22 @@ class RawBlock:
 class FilePart:
     """A part of a raw file that can be read on its own, in Parquet a row group.
 
-    Its rows are numbered from `first_row`, which counts from 1.
+    Its rows are numbered from `first_row`, which counts from 1. The bounds are dates, a day wider than its timestamps
+    for any time zone; None where the file does not say them for all rows.
     """
 
     index: int
     first_row: int
     rows: int
+    bounds: tuple[date, date] | None
+
+    def may_hold(self, days: Collection[date], period: Period) -> bool:
+        """Return True if it may have rows of these days; those outside of the file's period count as of its first."""
+        if self.bounds is None or period.first is None or period.last is None:
+            return True
+        first, last = self.bounds
+        stray = first < period.first or period.last < last
+        return any(first <= day <= last for day in days) or (stray and period.first in days)
 
 
 @dataclass(frozen=True)
@@ -344,9 +355,15 @@ class ParquetReader(RowReader):
 
     def parts(self) -> list[FilePart]:
         """Return the row groups of the file."""
-        metadata = self._parquet.metadata
-        sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-        return [FilePart(index, 1 + sum(sizes[:index]), rows) for index, rows in enumerate(sizes)]
+        metadata, timestamp = self._parquet.metadata, self._source.timestamp.column
+        leaves = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+        found, row = [], 1
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            bounds = _dates(group.column(leaves.index(timestamp)).statistics)
+            found.append(FilePart(index, row, group.num_rows, bounds))
+            row += group.num_rows
+        return found
 
     def __iter__(self) -> Iterator[RawBlock]:
         """Yield the rows of the row groups, in blocks of at most `BLOCK_ROWS` rows."""
@@ -379,3 +396,15 @@ READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetRe
 def open_rows(file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> RowReader:
     """Open a raw file with the reader of its stream's format."""
     return READERS[source.settings.format](file, source, parts)
+
+
+def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:
+    """The days of all values, and one more at each end; None where the file does not say them for all its rows."""
+    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
+        return None
+    with suppress(ValueError, OverflowError):  # beyond the years that Python knows
+        low, high = statistics.min, statistics.max
+        if isinstance(low, date) and isinstance(high, date):
+            day = timedelta(days=1)
+            return date(low.year, low.month, low.day) - day, date(high.year, high.month, high.day) + day
+    return None

@@ -128,6 +128,8 @@ class RawFiles:
         tasks: list[_RawTask] = [file]
         chunk: list[FilePart] = []
         for part in parts:
+            if not part.may_hold(days, file.period):
+                continue
             if chunk and sum(one.rows for one in chunk) + part.rows > self.task_rows:
                 tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk)))
                 chunk = []

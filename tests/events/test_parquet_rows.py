@@ -49,6 +49,8 @@ def test_rows_have_numbers_and_types_widen(tmp_path: Path, schema: StreamSchema)
         assert rows.dropped_columns == ("note",)
         groups = rows.parts()
     assert [group.first_row for group in groups] == [1, 3, 5]
+    kept = [group for group in groups if group.may_hold([date(2014, 8, 4)], MONTH)]
+    assert [group.first_row for group in kept] == [5]
     with ParquetReader(source_file(tmp_path / "2014-08.parquet"), schema.source, groups[1:]) as rows:
         blocks = [check_rows(block, schema, MONTH, "f") for block in rows]
     table = pa.concat_tables([block.events for block in blocks])
