@@ -92,13 +92,6 @@ def half(number: Any, modulus: Any) -> Any:
 
 
 @njit
-def add_lanes(one: Any, other: Any, modulus: Any) -> None:
-    """Add numbers to others, side by side."""
-    for lane in range(len(one)):
-        one[lane] = plus(one[lane], other[lane], modulus)
-
-
-@njit
 def add_at(tree: Any, size: int, place: int, values: Any, negative: bool, modulus: Any) -> None:
     """Add numbers, or take them away, at a place of a Fenwick tree of so many places."""
     node = place + 1
@@ -107,7 +100,8 @@ def add_at(tree: Any, size: int, place: int, values: Any, negative: bool, modulu
             for lane in range(len(values)):
                 tree[node, lane] = minus(tree[node, lane], values[lane], modulus)
         else:
-            add_lanes(tree[node], values, modulus)
+            for lane in range(len(values)):
+                tree[node, lane] = plus(tree[node, lane], values[lane], modulus)
         node += node & -node
 
 
@@ -116,7 +110,8 @@ def add_between(tree: Any, first: int, stop: int, sums: Any, modulus: Any) -> No
     """Add the sums of a Fenwick tree over the places [first, stop) to some numbers."""
     node, behind = max(first, stop), first
     while node > first:
-        add_lanes(sums, tree[node], modulus)
+        for lane in range(len(sums)):
+            sums[lane] = plus(sums[lane], tree[node, lane], modulus)
         node -= node & -node
     while behind > node:
         for lane in range(len(sums)):
@@ -544,7 +539,8 @@ def count_chain(
                     for lane in range(width):
                         ways[lane] = times(ways[lane], weights[variable, step], modulus)
                 if variable == last:
-                    add_lanes(totals, ways, modulus)
+                    for lane in range(len(totals)):
+                        totals[lane] = plus(totals[lane], ways[lane], modulus)
                 else:
                     add_at(trees[joint], used[joint, size], used[joint, places[joint, step]], ways, False, modulus)
         for lane in range(width):
