@@ -46,7 +46,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         6_947,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_804),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_435),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_500),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 255, 145, 18, 87

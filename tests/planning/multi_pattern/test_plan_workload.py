@@ -144,8 +144,8 @@ def test_on_tiny_workloads_the_search_finds_the_optimum_or_nearly(
         plan = plan_workload(patterns, snapshot, planner, cost=model.name, sharing=rule, steps=5_000, seed=seed)
         shared = shared_plan_of(plan, patterns)  # what an AND serves behind tests of order is found after the search
         searched = ln_cost(shared.without_order_tests(), member_statistics(shared.members, snapshot), model)
-        assert plan.ln_cost - 1e-9 <= searched
-        assert least - 1e-9 <= searched <= start + 1e-9
+        assert plan.ln_cost - 1e-9 <= min(searched, start)
+        assert least - 1e-9 <= searched
         found.append(searched)
     # The neighbourhoods take the cheapest plan of a subpattern for one of its sharers, which need not be the best for
     # all: they do not reach every optimum.
