@@ -285,7 +285,7 @@ planner_options = with_options(
         multiple=True,
         metavar="NAME=VALUE",
         help="A setting of planning, as pipeline.yaml has it: cost or alpha; for planners of many patterns "
-        "neighbourhood, sharing, time_limit_s, steps, idle_steps or seed. As often as wanted.",
+        "neighbourhood, sharing, time_limit_s, steps or seed. As often as wanted.",
     ),
 )
 """`--planner`, and the other settings of planning (`read_settings`)."""

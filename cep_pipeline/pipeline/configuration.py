@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _PLANNERS = "cep_pipeline.planning.planners"
+_WORKLOAD = "cep_pipeline.planning.multi_pattern.workload"
 
 
 class PlanningSettings(Document):
@@ -63,6 +64,12 @@ class PlanningSettings(Document):
         ge=0,
         allow_inf_nan=False,
     )
+    neighbourhood: Annotated[str | None, checked_by(f"{_WORKLOAD}:Neighbourhood.of")] = setting(
+        "The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
+        None,
+        example="vertex:4",
+        json_schema_extra={"pattern": "^(edge|vertex:[0-9]+)$"},
+    )
     sharing: Literal["prefix", "subexpression"] | None = setting(
         "The parts that patterns share: the beginnings of their orders, or subtrees of their trees.",
         None,
@@ -85,7 +92,7 @@ class PlanningSettings(Document):
         return self.model_dump(include=set(_OF_SEARCHES), exclude_none=True)
 
 
-_OF_SEARCHES = ("sharing", "time_limit_s", "steps", "seed")
+_OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
 
 
 ALL = "all"

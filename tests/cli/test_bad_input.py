@@ -366,9 +366,9 @@ def test_a_request_that_cannot_be_met_is_refused_before_events_are_read(
 
 
 def test_a_setting_that_is_given_twice(tmp_path: Path) -> None:
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE + "spark:\n  master: local\n")
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE + 2 * "spark:\n  master: local\n")
     done = cep("status", folder=tmp_path)
-    assert_refused(done, 2, "pipeline.yaml:8: 'spark' is set twice, first in line 7")
+    assert_refused(done, 2, "pipeline.yaml:9: 'spark' is set twice, first in line 7")
 
 
 @pytest.mark.parametrize(

@@ -158,14 +158,6 @@ def test_kept_matches_count_and_other_outputs() -> None:
         cep.detect([every], rows, output="compressed")
 
 
-@pytest.mark.parametrize("policy", ["", "OUTPUT NON_OVERLAP CONSUME MATCHED "])
-def test_the_loop_gives_the_same_rows(policy: str) -> None:
-    rows = table_of([{"kind": "AABBCAB"[at % 7], "x": at, "s": "pq"[at % 2]} for at in range(60)])
-    patterns = cep.parse_patterns(f"{MATCHED}{policy}{SUMMARIZED}", SCHEMA)
-    found, _ = cep.detect_adaptively(patterns, rows, planner="greedy", every_events=10)
-    assert values_of(found["pattern_1"]) == values_of(cep.detect(patterns, rows)["pattern_1"])
-
-
 ZONES = ["UTC", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Sao_Paulo"]
 LENGTHS = [timedelta(minutes=minutes) for minutes in (1, 20, 40, 60, 180, 1440, 7 * 1440, 30 * 1440)]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
