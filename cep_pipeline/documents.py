@@ -155,7 +155,9 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
         found = fault["input"]
         if isinstance(found, str | int | float | bool):
             message += ", in quotes" if fault["type"] == "string_type" else ""
-            message += "" if isinstance(found, str) and repr(found) in message else f" (found {found!r})"
+            long = isinstance(found, int) and found.bit_length() > 10_000  # Python writes no more digits
+            shown = "a number of thousands of digits" if long else repr(found)
+            message += "" if isinstance(found, str) and shown in message else f" (found {shown})"
         elif found is None or fault["type"] in _OF_TYPE:
             message += (
                 " (there is no value)" if found is None else f" (found {_NAMES.get(type(found), 'another value')})"

@@ -76,7 +76,10 @@ class Carry:
         """The JSON form: {} where nothing is carried; numbers that JSON cannot say are text."""
         kept = {
             attribute: {
-                name: [value if math.isfinite(value) else json.dumps(value) for value in last]
+                name: [
+                    json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
+                    for value in last
+                ]
                 for name, last in by_type.items()
                 if last
             }

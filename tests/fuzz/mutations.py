@@ -90,7 +90,7 @@ def mutated_document(content: Any, random: Random) -> Any:
             case 2:
                 other, of = random.choice(found)
                 node[key] = copy.deepcopy(other[of])
-            case 3 if isinstance(node[key], int | float):
+            case 3 if isinstance(node[key], int | float) and abs(node[key]) < 10**300:
                 node[key] = node[key] * random.choice((-1, 0, 2, 1000, 0.5)) + random.choice((0, 1, -1))
             case 4 if isinstance(node[key], str):
                 node[key] = mutated_bytes(node[key].encode("utf-8", "replace"), random).decode("utf-8", "replace")

@@ -27,9 +27,9 @@ from unittest import mock
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import sqlalchemy as sql
 
-import cep_pipeline.storage
 from cep_pipeline.errors import BusyError, CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA, SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
@@ -343,7 +343,7 @@ def injected(faults: Faults) -> Iterator[Faults]:
         def now(cls, tz: tzinfo | None = None) -> JumpingDatetime:
             return super().now(tz) + timedelta(seconds=faults.jumped_s)
 
-    class CountedWriter(cep_pipeline.storage._Writer):
+    class CountedWriter(pq.ParquetWriter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             faults.write("data file")
             super().__init__(*arguments, **options)
@@ -363,7 +363,7 @@ def injected(faults: Faults) -> Iterator[Faults]:
         mock.patch.object(DefaultDialect, "do_execute", counted_execute),
         mock.patch.object(DefaultDialect, "do_commit", counted_commit),
         mock.patch("cep_pipeline.storage.os.fsync", counted_fsync),
-        mock.patch("cep_pipeline.storage._Writer", CountedWriter),
+        mock.patch("cep_pipeline.storage.pq.ParquetWriter", CountedWriter),
         mock.patch("time.time", lambda: now() + faults.jumped_s),
         mock.patch("pyiceberg.table.update.datetime", JumpingDatetime),
     ):
