@@ -28,7 +28,7 @@ test: $(SETUP)  ## Run the tests that a change usually breaks, and the examples 
 
 test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and generated case
 	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
-	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
+	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m long $(ARGS)
 
 check: $(SETUP)  ## Check style, format, types and compiled kernels; ends with the figures of the house
 	$(BIN)/ruff check .

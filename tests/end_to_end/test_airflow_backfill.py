@@ -12,7 +12,7 @@ with the other two.
 
 Every day is late, since it may take seconds only, and Airflow's deadline tells so.
 
-`make test` runs the first day and its check; `make test-all` all days and what follows from them.
+`.ci/run` runs the first day and its check; `make test-all` all days and what follows from them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ from tests.end_to_end.drifting_trades import (
     write_pipeline,
 )
 from tests.thoroughness import ALL
+
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("airflow")]
 
 BACKFILL_S = 600
 LATE_HOURS = 0.001
@@ -228,7 +230,6 @@ def tables_of_airflow(folder: Path, airflow: Any) -> StreamTables:
     return Warehouse.open(folder / "warehouse_airflow").open_stream(STREAM)
 
 
-@pytest.mark.long
 def test_events_and_rejected_rows_are_the_same(
     tables_of_airflow: StreamTables, tables_of_the_command: StreamTables
 ) -> None:

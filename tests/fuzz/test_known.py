@@ -391,7 +391,7 @@ def test_a_command_refuses_a_configuration_at_once(name: str, tmp_path: Path) ->
     odd = Path(__file__).parent / "corpus" / "schema" / name
     (tmp_path / "pipeline.yaml").write_bytes(odd.read_bytes())
     with watchdog():
-        for arguments in (("status",), ("matches",), ("run",), ("plan",)):
+        for arguments in (("status",), ("run",)):
             done = command(*arguments, folder=tmp_path)
             assert done.code == 2
             assert "pipeline.yaml:" in done.error
