@@ -92,8 +92,6 @@ def test_a_job_over_slices_of_equal_work_finds_what_one_detection_finds(either: 
     }
     assert seen[0] == (0, len(slices)) and seen[-1] == (len(slices), len(slices))
     assert sorted(seen) == seen
-    observed = {(one.pattern, one.variables): one for one in detected.observed.observations}
-    assert observed["none", ("a",)].passes == 0
 
 
 @pytest.mark.parametrize("then", ["count", "fail"])
