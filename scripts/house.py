@@ -33,19 +33,19 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_440),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_430),
     "planning": (("cep_pipeline/planning",), 4_979),
-    "warehouse": (("cep_pipeline/warehouse",), 3_248),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_700),
+    "warehouse": (("cep_pipeline/warehouse",), 3_247),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_682),
     "cli": (("cep_pipeline/cli",), 3_387),
-    "events": (("cep_pipeline/events",), 2_900),
+    "events": (("cep_pipeline/events",), 2_895),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_904),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_947,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_804),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_806),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_500),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
