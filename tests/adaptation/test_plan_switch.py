@@ -23,7 +23,7 @@ from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import drawn, takes_pattern_order
 from tests.oracle import evaluate
 from tests.streams import Row, cut, events_table, rows, stream_schema
-from tests.thoroughness import examples
+from tests.thoroughness import examples, long_but
 from tests.tree_plans import random_tree
 
 
@@ -139,7 +139,7 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize("text", PATTERNS)
+@pytest.mark.parametrize("text", long_but(PATTERNS[::3], PATTERNS))
 def test_switches_between_every_two_events(text: str) -> None:
     """Of each kind of window, negation and strategy, with a second switch soon after, events coming one by one."""
     [pattern] = cep.parse_patterns(text, stream_schema())

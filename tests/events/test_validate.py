@@ -11,11 +11,8 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import great_expectations
-import great_expectations.expectations as gxe
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -31,6 +28,9 @@ from cep_pipeline.events.validate import (
 from tests.events.figures import figures_of
 from tests.events.raw import trades
 from tests.thoroughness import examples
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DAY = date(2013, 10, 7)
 MORNING = datetime(2013, 10, 7, 12, tzinfo=UTC)
@@ -163,6 +163,8 @@ def test_a_checkpoint_judges_the_day_and_its_page_is_kept(
         outcomes.append(run(*arguments, **options))
         return outcomes[-1]
 
+    import great_expectations  # in functions: importing it takes seconds, and each process of a run reads this file
+
     run = great_expectations.Checkpoint.run
     monkeypatch.setattr(great_expectations.Checkpoint, "run", lambda *a, **o: spied(run, *a, **o))
     validated([events()], schema, DAY).require("trades")
@@ -209,6 +211,8 @@ def test_data_docs_are_those_of_the_last_try(schema: StreamSchema, tmp_path: Pat
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
     """The events as pandas has them."""
+    import pandas as pd
+
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name)
@@ -220,6 +224,8 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
 
 @functools.cache
 def batch_definition() -> Any:
+    import great_expectations
+
     context = great_expectations.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas(name="events").add_dataframe_asset(name="day")
@@ -228,6 +234,8 @@ def batch_definition() -> Any:
 
 def results_of(frame: pd.DataFrame, expectations: Sequence[Any]) -> list[Any]:
     """What Great Expectations says of a frame: whether each expectation holds, how many values are not so, and some."""
+    import great_expectations
+
     batch = batch_definition().get_batch({"dataframe": frame})
     suite = great_expectations.ExpectationSuite(name="events", expectations=list(expectations))
     outcome = batch.validate(suite, result_format={"result_format": "SUMMARY", "partial_unexpected_count": 3})
@@ -242,6 +250,8 @@ def results_of(frame: pd.DataFrame, expectations: Sequence[Any]) -> list[Any]:
 
 def expected_of() -> list[Any]:
     """The rules of `wide` for values, written out."""
+    import great_expectations.expectations as gxe
+
     between, not_null = gxe.ExpectColumnValuesToBeBetween, gxe.ExpectColumnValuesToNotBeNull
     made: list[Any] = [
         not_null(column=column, severity="critical") for column in ("timestamp", "symbol", "size", "good", "weight")

@@ -122,6 +122,7 @@ def test_a_second_run_has_nothing_to_do_and_a_redone_day_is_the_same(project: Pr
     assert project.run().run_stale().days == ()
 
 
+@pytest.mark.long
 def test_a_changed_raw_file_redoes_its_day_and_only_what_follows_from_it(project: Project) -> None:
     project.run().run_days(DAYS)
     # The last value of each kind stays, so that Tuesday's carry-out and with it Wednesday's events stay too.

@@ -120,6 +120,7 @@ def test_too_many_rejected_rows_refuse_the_day(ingest: Ingester) -> None:
     assert ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.1})).staged.rejected_rows == 1
 
 
+@pytest.mark.long
 def test_a_failed_expectation_refuses_the_day_after_the_days_before(ingest: Ingester) -> None:
     write_day(ingest, MONDAY, rows_of(MONDAY, 10, 1))
     write_day(ingest, TUESDAY, [f"SPY,{TUESDAY} 10:00:00,0,1\n"])
@@ -158,6 +159,7 @@ def test_a_place_that_cannot_be_written_is_explained(ingest: Ingester) -> None:
     assert ingest.scratch() == []
 
 
+@pytest.mark.long
 def test_a_row_count_far_from_the_median_is_a_warning(ingest: Ingester) -> None:
     write_day(ingest, MONDAY, rows_of(MONDAY, 10, 1))
     result = ingest.day(trades(ingest.folder), earlier_row_counts=[1000, 1200])

@@ -66,7 +66,7 @@ from cep_pipeline.slices.order import instants_of
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
-from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
+from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, times_of, without_name
 
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
@@ -349,7 +349,7 @@ def _may_be_long(of: ClauseSlice, view: View) -> bool:
     width = of.pattern.window.time_us
     if width is None:
         return (of.pattern.window.events or 0) > LONG_LISTS
-    times = of.events.timestamps[view.rows]
+    times = times_of(of.events, view)
     return bool((times[LONG_LISTS:] - times[: len(times) - LONG_LISTS] <= width).any())
 
 

@@ -128,7 +128,7 @@ def assert_is_a_forest(shared: SharedPlan) -> None:
 
 
 @pytest.mark.parametrize("rule", long_but(["subexpression"], RULES))
-@pytest.mark.parametrize("planner", ["simulated_annealing", "tabu"])
+@pytest.mark.parametrize("planner", long_but(["tabu"], ["simulated_annealing", "tabu"]))
 @MODELS
 @settings(max_examples=examples(15))
 @given(alike(most=3, largest=4, distinct=True).filter(lambda members: small(members, 2000)))
