@@ -53,15 +53,22 @@ def gather(count: int, values: Any, rows: Any, out: Any) -> int:
     return 0
 
 
+STRIDE = 8
+"""Values of a merge of which the last one is looked at first."""
+
+
 def merge64(groups: int, point_starts: Any, points: Any, value_starts: Any, values: Any, delta: int, out: Any) -> int:
     """Write for each point the place of the first value of its group that is not below it and `delta`.
 
-    Points and values ascend within each group, so that both are passed once.
+    Points and values ascend within each group, so that both are passed once, some values at a time where there are few
+    points.
     """
     for one in range(groups):
         place, end = value_starts[one], value_starts[one + 1]
         for point in range(point_starts[one], point_starts[one + 1]):
             wanted = points[point] + delta
+            while place + STRIDE <= end and values[place + STRIDE - 1] < wanted:
+                place += STRIDE
             while place < end and values[place] < wanted:
                 place += 1
             out[point] = place

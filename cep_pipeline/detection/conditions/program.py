@@ -322,11 +322,11 @@ class StreamRules:
         if types == frozenset():
             return np.empty(0, np.int32)
         if window.time_us is not None:
-            width, view = min(window.time_us, LONGEST_WINDOW), everything(events)
+            width = min(window.time_us, LONGEST_WINDOW)
             delta_us = width + 1 if ahead else -width
             asked = [] if types is None else [events.leaf_rows(one) for one in types]
             if types is None or 2 * sum(map(len, asked)) > len(events):
-                return rows_below(events, view, delta_us) - np.int32(ahead)
+                return rows_below(events, everything(events), delta_us) - np.int32(ahead)
             rows = np.sort(np.concatenate(asked)) if len(asked) > 1 else asked[0]
             view = View(events.number_of(("rows of types", types)), rows, np.array([0, len(rows)], np.int64))
             found = room_for(len(events), np.int32)

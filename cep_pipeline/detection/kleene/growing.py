@@ -25,6 +25,7 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.order import before_is_earlier
+from cep_pipeline.slices.routines import room_for
 from cep_pipeline.slices.views import clause_cache_of
 
 ELEMENTS_AT_ONCE = 1 << 18
@@ -173,10 +174,11 @@ class ListGrowth:
         self._registers[:] = 0
         self._registers[at.LEVEL] = -1
         last = self.of.clause.positive[-1]
+        self._compared = room_for(2 * (len(self.lists[0].rows.by_key) if counting else 0), np.float64).reshape(2, -1)
         arrays = words_of(
             *(self._registers, bound.shape[1], bound, len(self.singles), self._single_slots),
             *(len(self.lists), self._levels, self._slots, *self._stacks),
-            *(not last.kleene, counting, self._sizes, self._endings),
+            *(not last.kleene, counting, self._sizes, self._endings, *self._compared.shape[1:], *self._compared),
         )
         parts = arrays, self._ring.kernel_words(), self._program.kernel_words(), self._rules.kernel_words()
         words = np.zeros(at.NUMBER, np.int64)

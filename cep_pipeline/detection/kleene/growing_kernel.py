@@ -22,7 +22,7 @@ from cep_pipeline.detection.conditions.cells import (
     first_row_of,
     row_of,
 )
-from cep_pipeline.detection.conditions.codes import EQUAL, GREATER, ITEM_WORDS, LESS, NEWEST, PREVIOUS
+from cep_pipeline.detection.conditions.codes import EQUAL, GREATER, ITEM_WORDS, LESS, LESS_EQUAL, NEWEST, PREVIOUS
 from cep_pipeline.detection.conditions.evaluator import Code, code_at, compare, group_holds
 from cep_pipeline.detection.conditions.rules import (
     Rules,
@@ -275,11 +275,23 @@ def grow(words: Any, number: int, counts: Any) -> int:
 
 @njit(error_model="numpy")
 def is_one_comparison(words: Any) -> bool:
-    """True if all that the first variable's lists are asked is one comparison of columns of neighbours."""
+    """True if all that the first variable's lists are asked is one order of columns of neighbours."""
     machine, _, code, _ = parts_at(words)
     grows = level_at(machine, 0)[at.L_GROWS]
-    hows = further(code.items, code.groups[grows] * ITEM_WORDS)[6]
-    return code.groups[grows + 1] - code.groups[grows] == 1 and hows in (NEWEST | PREVIOUS << 3, PREVIOUS | NEWEST << 3)
+    item = further(code.items, code.groups[grows] * ITEM_WORDS)
+    neighbours = item[6] in (NEWEST | PREVIOUS << 3, PREVIOUS | NEWEST << 3)
+    return code.groups[grows + 1] - code.groups[grows] == 1 and neighbours and item[1] < EQUAL
+
+
+@njit(error_model="numpy")
+def read_compared(words: Any, rows: Any, low: int, high: int) -> None:
+    """Read what one comparison of neighbours compares, of each of some rows as the later and as the earlier one."""
+    machine, _, code, _ = parts_at(words)
+    item = further(code.items, code.groups[level_at(machine, 0)[at.L_GROWS]] * ITEM_WORDS)
+    newest = item[6] & 7 == NEWEST
+    later, earlier = float64_at(item[2] if newest else item[4]), float64_at(item[4] if newest else item[2])
+    for place in range(low, high):
+        machine.later[place], machine.earlier[place] = later[rows[place]], earlier[rows[place]]
 
 
 @njit(error_model="numpy")
@@ -292,25 +304,31 @@ def count_chains(words: Any, low: int, done: int, high: int, every: bool, once: 
     level, endings, total = level_at(machine, 0), machine.endings, 0
     candidates, grows = int32_at(level[at.L_FOUND]), level[at.L_GROWS]
     item = further(code.items, code.groups[grows] * ITEM_WORDS)
-    comparator, own, other = item[1] if once else EQUAL, float64_at(item[2]), float64_at(item[4])
-    if item[6] & 7 == PREVIOUS and comparator < EQUAL:
-        own, other, comparator = other, own, comparator ^ 2
+    comparator = item[1] if item[6] & 7 == NEWEST else item[1] ^ 2
+    begun = 0 if level[at.L_PICKED] else (level[at.L_FOUND] - level[at.L_ROWS]) // at.ROW_BYTES
+    later, earlier = further(machine.later, begun), further(machine.earlier, begun)
+    if once:
+        code.counts[0] += (high - done) * (done + high - 1 - 2 * low) // 2
+        if level[at.L_PICKED]:
+            read_compared(words, candidates, done, high)
     for place in range(done, high):
-        row, lists = candidates[place], int(every or place == low)
-        if comparator == LESS:
-            value = own[row]
+        lists = int(every or place == low)
+        if not once:
             for before in range(low, place):
-                lists += endings[before] if value < other[candidates[before]] else 0
-            code.counts[0] += place - low
+                if endings[before] > 0 and follows(code, grows, machine.slots, candidates[before], candidates[place]):
+                    lists += endings[before]
+        elif comparator == LESS:
+            for before in range(low, place):
+                lists += endings[before] if later[place] < earlier[before] else 0
         elif comparator == GREATER:
-            value = own[row]
             for before in range(low, place):
-                lists += endings[before] if value > other[candidates[before]] else 0
-            code.counts[0] += place - low
+                lists += endings[before] if later[place] > earlier[before] else 0
+        elif comparator == LESS_EQUAL:
+            for before in range(low, place):
+                lists += endings[before] if later[place] <= earlier[before] else 0
         else:
             for before in range(low, place):
-                if endings[before] > 0 and follows(code, grows, machine.slots, candidates[before], row):
-                    lists += endings[before]
+                lists += endings[before] if later[place] >= earlier[before] else 0
         endings[place] = lists
         total += lists
         if total > at.MOST_LISTS:
@@ -363,6 +381,8 @@ def count_lists(words: Any) -> int:
     machine, _, _, rules = parts_at(words)
     registers, plain = machine.registers, level_at(machine, 0)[at.L_PLAIN] != 0
     once = plain and level_at(machine, 0)[at.L_GROWS] >= 0 and is_one_comparison(words)
+    if once and not level_at(machine, 0)[at.L_PICKED] and registers[at.PARTIAL] == 0:
+        read_compared(words, int32_at(level_at(machine, 0)[at.L_ROWS]), 0, machine.events)
     for _ in range(at.COUNTS_A_CALL):
         if registers[at.PARTIAL] == machine.partials:
             return at.DONE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cep_pipeline.detection.conditions.codes import CODE_WORDS, FOUND_WORDS, RING_WORDS, RULES_WORDS
 
 if TYPE_CHECKING:
-    from cep_pipeline.compiled.pointers import Int32s, Int64s
+    from cep_pipeline.compiled.pointers import Float64s, Int32s, Int64s
 
 
 class ListArrays(NamedTuple):
@@ -35,6 +35,9 @@ class ListArrays(NamedTuple):
     counting, sizes, endings
         Whether lists are only counted; int64, for that: how often there are so many candidates behind a first element,
         itself among them; the lists that end with each, or how often any of so many candidates may be chosen.
+    events, later, earlier
+        The number of events that the first variable may have; float64, for one comparison of neighbours: what it
+        compares of each of these events, or of each candidate that was picked, as the later and as the earlier one.
     """
 
     registers: Int64s
@@ -52,6 +55,9 @@ class ListArrays(NamedTuple):
     counting: int
     sizes: Int64s
     endings: Int64s
+    events: int
+    later: Float64s
+    earlier: Float64s
 
 
 CANDIDATES = ListArrays._fields.index("candidates")
