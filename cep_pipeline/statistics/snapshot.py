@@ -10,7 +10,7 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
-from cep_pipeline.errors import PlanError
+from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import (
@@ -393,6 +393,9 @@ class StatisticsSnapshot:
         from cep_pipeline.documents import check_version, read_as
 
         check_version(content, VERSION, "statistics snapshot", source)
+        if absent := {"stream", "events", "rates", "selectivities"} - content.keys():
+            missing = ", ".join(sorted(absent))
+            raise InputError(f"{source}: no statistics snapshot: it has no {missing}; estimate the statistics again")
         own = {name: value for name, value in content.items() if name != "version"}
         found: StatisticsSnapshot = read_as(cls, own, "no statistics snapshot", source, "estimate the statistics again")
         return found

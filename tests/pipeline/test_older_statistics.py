@@ -27,7 +27,7 @@ def published(content: Any) -> StatisticsSnapshot | None:
     ("content", "said"),
     [
         ({"version": 1, "stream": "market", "events": 3, "rates": [], "selectivities": []}, "version 1"),
-        ({"version": 3, "rates": 5}, "no statistics snapshot"),
+        ({"version": 3}, "it has no events, rates, selectivities, stream"),
     ],
 )
 def test_a_row_that_cannot_be_read_counts_as_none(content: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:

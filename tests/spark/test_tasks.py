@@ -166,7 +166,6 @@ def test_no_server_is_said_at_once() -> None:
         spark_session(remote="localhost:15002")
 
 
-@on_both
 def test_functions_of_partitions_give_refuse_fail_and_are_interrupted(either: SparkSession) -> None:
     frame = either.range(0, 10, 1, 3)
 
