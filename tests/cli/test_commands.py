@@ -48,18 +48,15 @@ def test_run_ends_with_a_summary_that_a_person_can_read(published_project: tuple
     project, done = published_project
     steps = [line for line in done.errors.splitlines() if not line.startswith(("WARNING", "Setting", "To adjust"))]
     assert steps[:2] == ["ingest 3 days, 2024-03-04 to 2024-03-06", "start Spark"]
-    assert "2 days, 2024-03-05 to 2024-03-06: detect all" in steps
+    assert "2024-03-06: detect all" in steps
     tables = project.tables()
     for record in tables.days():
         assert f"{record.day} │ {record.events:>6}" in done.output
     matches = published(tables)["matches"]
     for name in ("rising", "pairs", "jumps"):
         assert f"{sum(row['pattern'] == name for row in matches)} │" in line_with(done.output, f"│ {name} ", last=True)
-    assert "plan 1 of all: dp_left_deep, cost kernel" in done.output
-    assert re.search(r"│ [abc], [abc], [abc] \([a-z_ ]+\) ", line_with(done.output, "│ rising ")), (
-        "a runner-up, and whose"
-    )
-    for word in ("rejected", "runner-up", "tables in warehouse", "cep matches --stream ticks", "all of it took"):
+    assert "plan 1 of all, because: first plan of the pattern set, by the statistics of 2024-03-04" in done.output
+    for word in ("rejected", "tables in warehouse", "cep matches --stream ticks", "all of it took"):
         assert word in done.output
 
 
@@ -368,6 +365,8 @@ def test_printed_commands_have_the_options_of_the_call(project: Project, tmp_pat
     told = json.loads(cep("verify", "--config", other, "--json", folder=tmp_path).output)
     assert [one["remedy"] for one in told["damages"]] == commands
     raw = other.parent / "raw"
+    with max(raw.iterdir()).open("a") as file:
+        file.write("\n")
     stale = cep("status", "--config", other, "--data", raw, "--runs", "0", folder=tmp_path)
     assert f"`cep run {config} --data '{raw}' --stream ticks --stale` redoes them" in stale.output
     by_default = cep("statistics", "--day", "2024-03-09", folder=project.folder)
