@@ -9,6 +9,7 @@ What ends a process in order stands at the end: SIGINT (Ctrl-C), and SIGTERM, wh
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Collection, Sequence
 from types import FrameType
@@ -202,6 +203,8 @@ NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
 """Exit codes of wrong input and of data that failed validation: a second try would end the same."""
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+_MOMENT_S = 0.1
+"""Seconds after which an object has been finalized."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -215,6 +218,9 @@ def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
 
     Signals that are `ignored_later` do nothing after the first one. A signal that is ignored already, as in a job in
     the background of a shell, stays ignored. Threads other than the main one hear no signals: there this does nothing.
+
+    Python drops what is raised while it finalizes an object, such as one that stands for an object of Spark. A signal
+    that comes at such a moment is sent again.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -222,11 +228,21 @@ def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
             signal.signal(one, signal.SIG_IGN if one in ignored_later else signal.SIG_DFL)
         raise interruption(number)
 
+    def send_again(dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            report_dropped(dropped)
+            return
+        number = signal.SIGTERM if isinstance(dropped.exc_value, Terminated) else signal.SIGINT
+        signal.signal(number, interrupt)
+        main = threading.main_thread().ident
+        threading.Timer(_MOMENT_S, signal.pthread_kill, (main, number)).start()
+
     if threading.current_thread() is not threading.main_thread():
         return
     handled = [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, interrupt)
+    report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
 
 
 def interruption(number: int) -> KeyboardInterrupt:

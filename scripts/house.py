@@ -45,7 +45,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_950,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_806),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_817),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_500),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""

@@ -48,6 +48,34 @@ def check(first: signal.Signals, then: list[signal.Signals], seen: str, *ignored
         assert process.wait() == -then[-1]
 
 
+FINALIZING = """
+import sys, time
+from cep_pipeline.errors import end_in_order
+
+class Finalized:
+    def __del__(self):
+        print("begun", flush=True)
+        time.sleep(600)
+
+end_in_order()
+try:
+    Finalized()
+    time.sleep(600)
+except KeyboardInterrupt as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("sent", "seen"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Terminated")])
+def test_a_signal_that_comes_while_an_object_is_finalized_is_not_lost(sent: signal.Signals, seen: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FINALIZING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(sent)
+        assert process.communicate(timeout=60) == (f"{seen}\n", "")
+
+
 def test_a_signal_that_is_ignored_already_stays_so() -> None:
     ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{UNWINDING}"
     with subprocess.Popen([sys.executable, "-c", ignoring], stdout=subprocess.PIPE, text=True) as process:
