@@ -355,12 +355,12 @@ class ParquetReader(RowReader):
 
     def parts(self) -> list[FilePart]:
         """Return the row groups of the file."""
-        metadata, timestamp = self._parquet.metadata, self._source.timestamp.column
+        metadata, times = self._parquet.metadata, self._source.timestamp.column
         leaves = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
         found, row = [], 1
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
-            bounds = _dates(group.column(leaves.index(timestamp)).statistics)
+            bounds = _dates(group.column(leaves.index(times[0])).statistics) if len(times) == 1 else None
             found.append(FilePart(index, row, group.num_rows, bounds))
             row += group.num_rows
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -67,7 +67,7 @@ def check_rows(
     source = schema.source
     assert source is not None
     reasons: dict[int, list[str]] = defaultdict(list)
-    stamps = block.columns[source.timestamp.column]
+    stamps = timestamps_of(block.columns, source.timestamp.column)
     later = None if second is None else np.isin(block.lines, second)
     instants = read_timestamps(stamps, source.timestamp.format, schema.timezone, later=later)
     missing = as_mask(pc.is_null(stamps))
@@ -77,11 +77,11 @@ def check_rows(
         for index in np.flatnonzero(wrong).tolist():
             reasons[index].append(why if isinstance(why, str) else why(index))
 
-    stamp = f"column {source.timestamp.column!r}"
+    stamp, formats = source.timestamp.said, " or ".join(source.timestamp.format)
     reject(missing, f"missing timestamp ({stamp})")
     reject(
         instants.unreadable,
-        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {source.timestamp.format}",
+        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {formats}",
     )
     skipped = f"does not exist in {schema.timezone} (the clock skips it)"
     reject(instants.nonexistent, lambda at: f"{stamp}: the local time {_quoted(stamps[at])} {skipped}")
@@ -119,6 +119,13 @@ def check_rows(
         keep[list(reasons)] = False
         events = events.filter(pa.array(keep))
     return CheckedBlock(events, tuple(row.as_kept() for row in rejected))
+
+
+def timestamps_of(columns: Mapping[str, pa.Array], names: Sequence[str]) -> pa.Array:
+    """The column of timestamps; of several, what they hold, with a blank between it, null where one holds nothing."""
+    if len(names) == 1:
+        return columns[names[0]]
+    return pc.binary_join_element_wise(*(pc.cast(columns[name], pa.string()) for name in names), " ")
 
 
 def _typed(

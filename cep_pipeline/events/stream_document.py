@@ -35,21 +35,42 @@ _ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
 """A setting that is one character, for the JSON Schema."""
 
 
+def _one_or_more() -> Any:
+    """Accept one text where several may stand."""
+    return BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+    )
+
+
 class TimestampSettings(Document):
     """The source column that holds the time of an event, and how the time is written."""
 
-    column: str = setting("Name of the source column.", example="time")
-    format: str = setting(
-        "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
-        "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type.",
-        "iso",
+    column: Annotated[list[str], _one_or_more()] = setting(
+        "Name of the source column, or of several: what they hold is joined with a blank between it, such as a date, "
+        "a time and an offset from UTC.",
+        example=["date", "time"],
+        min_length=1,
+    )
+    format: Annotated[list[str], _one_or_more()] = setting(
+        "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, `epoch` for such numbers that "
+        "tell their unit by their size, or a format such as `%d/%b/%Y:%H:%M:%S %z`. Of several, each time has the "
+        "first that reads it. It is not used for a Parquet column of a timestamp or date type.",
+        default_factory=lambda: ["iso"],
         example="%Y-%m-%d %H:%M",
+        min_length=1,
     )
 
     @field_validator("format")
     @classmethod
-    def _known_format(cls, value: str) -> str:
-        return checked(check_format, value)
+    def _known_format(cls, value: list[str]) -> list[str]:
+        for one in value:
+            checked(check_format, one)
+        return value
+
+    @property
+    def said(self) -> str:
+        """The column, or columns, for a person."""
+        return f"column{'s' if len(self.column) > 1 else ''} {' and '.join(map(repr, self.column))}"
 
 
 class SourceSettings(Document):
@@ -61,12 +82,7 @@ class SourceSettings(Document):
         example="csv",
         json_schema_extra=one_of(_FORMATS),
     )
-    path: Annotated[
-        list[str],
-        BeforeValidator(
-            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
-        ),
-    ] = setting(
+    path: Annotated[list[str], _one_or_more()] = setting(
         "One path or several, relative to the data folder. A path may have date placeholders such as "
         "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
         "of its events. All files that fit are read.",
@@ -153,6 +169,10 @@ class SourceSettings(Document):
         return value
 
 
+def _as_written(texts: list[str]) -> str | list[str]:
+    return texts[0] if len(texts) == 1 else texts
+
+
 @dataclass(frozen=True)
 class SourceLayout:
     """Layout of the raw files of a stream.
@@ -183,8 +203,8 @@ class SourceLayout:
             **{name: getattr(settings, name) for name in first},
             "paths": [{"text": path} for path in settings.path],
             "names": settings.columns,
-            "timestamp_column": self.timestamp.column,
-            "timestamp_format": self.timestamp.format,
+            "timestamp_column": _as_written(self.timestamp.column),
+            "timestamp_format": _as_written(self.timestamp.format),
             "columns": self.columns,
             **settings.model_dump(exclude_defaults=True, exclude={*first, "path", "columns"}),
         }
@@ -199,7 +219,7 @@ class SourceLayout:
     def listed(self) -> tuple[str, ...]:
         """The source columns that are read, each once, the timestamp's first."""
         named = (column for name, column in self.columns.items() if name != EVENT_TYPE or column[:1] != "{")
-        return tuple(dict.fromkeys((self.timestamp.column, *named)))
+        return tuple(dict.fromkeys((*self.timestamp.column, *named)))
 
     def given_type(self, attribute: str, path: str) -> str | None:
         """Return the text that an attribute has in all rows of a file, None where a column of the file has it.

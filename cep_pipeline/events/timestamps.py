@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -16,40 +18,66 @@ from cep_pipeline.events.casting import as_mask, cast_checked_to
 
 EPOCH_UNITS = {"epoch_s": "s", "epoch_ms": "ms", "epoch_us": "us", "epoch_ns": "ns"}
 """Formats that are a number of units since 1970-01-01 UTC, and the unit."""
+EPOCH = "epoch"
+"""The format of such numbers that tell their unit by their size."""
+_UNIT_SIZES = {"epoch_s": (0, 10**11), "epoch_ms": (10**11, 10**14), "epoch_us": (10**14, 10**17)}
+_UNIT_SIZES["epoch_ns"] = (10**17, 2**63)
+_US_A_UNIT = {"epoch_s": 1e6, "epoch_ms": 1e3, "epoch_us": 1.0, "epoch_ns": 1e-3}
 
 LOCAL = pa.timestamp("us")
 INSTANT = pa.timestamp("us", tz="UTC")
 _FINE_LOCAL, _FINE_INSTANT = pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")
 US_PER_DAY = 86_400_000_000
+_END_OF_DAY = r"[T ]24:00(?::00(?:[.,]0*)?)?(?:$|[Zz+-])"
+"""What an ISO time has that is the end of its day, and the first instant of the next one."""
 # What four-digit years can say; beyond it a date is no date of Python, and no partition.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 
-_WIDTHS = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2, "%M": 2, "%S": 2}
-_ISO_PARTS = (("%Y", ""), ("%m", "-"), ("%d", "-"), ("%H", " "), ("%M", ":"), ("%S", ":"))
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DIRECTIVES = {
+    "%Y": "[0-9]{4}",
+    **dict.fromkeys(("%y", "%m", "%d", "%H", "%I", "%M", "%S"), "[0-9]{2}"),
+    "%j": "[0-9]{3}",
+    "%b": f"(?i:{'|'.join(_MONTHS)})",
+    "%B": "(?i:january|february|march|april|may|june|july|august|september|october|november|december)",
+    "%a": "(?i:mon|tue|wed|thu|fri|sat|sun)",
+    "%A": "(?i:mon|tues|wednes|thurs|fri|satur|sun)(?i:day)",
+    "%p": "(?i:am|pm)",
+    "%f": "[0-9]{1,9}",
+    "%z": "[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?",
+}
+"""The directives of formats, and what stands for each; the names are English."""
+_NUMBERS = {"%Y", "%y", "%m", "%d", "%H", "%I", "%M", "%S", "%j", "%f"}
+_DATES = ({"%m", "%d"}, {"%b", "%d"}, {"%B", "%d"}, {"%j"})
+_FORMS = f"iso, {EPOCH}, {', '.join(EPOCH_UNITS)}"
 
 
 def check_format(text: str) -> None:
     """Refuse a timestamp format that cannot be read, with an InputError.
 
-    It is no named format, and has other directives than %Y %m %d %H %M %S %f, or lacks a part of the date.
+    It is no named format and has no directives, or it has unknown ones, one twice, no whole date, or no whole time.
 
     Examples
     --------
-    >>> check_format("%Y%m%d%H%M")
+    >>> check_format("%d/%b/%Y:%H:%M:%S %z")
     """
-    if text == "iso" or text in EPOCH_UNITS:
+    if text in ("iso", EPOCH) or text in EPOCH_UNITS:
         return
     directives = re.findall(r"%.?", text)
-    known = [*_WIDTHS, "%f"]
-    if not directives or any(part not in known for part in directives) or len(set(directives)) < len(directives):
+    if not directives or any(part not in _DIRECTIVES for part in directives) or len(set(directives)) < len(directives):
         raise InputError(
-            f"timestamp format {text!r} is not known; use iso, {', '.join(EPOCH_UNITS)}, or directives of fixed width "
-            f"({' '.join(known)}), each once, such as %Y%m%d%H%M"
+            f"timestamp format {text!r} is not known; use {_FORMS}, or directives "
+            f"({' '.join(_DIRECTIVES)}), each once, such as %Y%m%d%H%M"
         )
-    if not {"%Y", "%m", "%d"} <= set(directives):
-        raise InputError(f"timestamp format {text!r} must have a date: %Y, %m and %d")
-    if "%f" in directives and not text.endswith("%f"):
-        raise InputError(f"timestamp format {text!r}: fractions of a second (%f) can only stand at the end")
+    given = set(directives)
+    if len(given & {"%Y", "%y"}) != 1 or sum(one <= given for one in _DATES) != 1:
+        raise InputError(
+            f"timestamp format {text!r} must have one date: a year, %Y or %y, a month, %m, %b or %B, and %d, or %j"
+        )
+    if {"%H", "%I"} <= given or ("%I" in given) != ("%p" in given):
+        raise InputError(f"timestamp format {text!r} must have the hour as %H, or as %I with %p")
+    if re.search("%f%[YymdHIMSj]", text):
+        raise InputError(f"timestamp format {text!r}: nothing tells where the fractions of a second (%f) end")
 
 
 def check_timezone(name: str) -> None:
@@ -78,22 +106,32 @@ class TimestampColumn:
 
 
 def read_timestamps(
-    column: pa.Array, text_format: str, timezone: str, *, later: np.ndarray | None = None
+    column: pa.Array, formats: str | Sequence[str], timezone: str, *, later: np.ndarray | None = None
 ) -> TimestampColumn:
-    """Read a column of timestamps: text in a format, integers for the epoch formats, or an Arrow timestamp or date.
+    """Read a column of timestamps: text in a format, numbers for the epoch formats, or an Arrow timestamp or date.
 
-    The time zone is that of times that do not say theirs. An ambiguous local time is the later of its two instants in
-    the rows that are marked as `later`, and else the earlier; a nonexistent one is no time. Nanoseconds are cut off the
-    timestamps and kept beside them. The null type of a column that is empty throughout is accepted.
+    Of several formats, each text has the first that reads it. The time zone is that of times that do not say theirs. An
+    ambiguous local time is the later of its two instants in the rows that are marked as `later`, and else the earlier;
+    a nonexistent one is no time. 24:00 is the first instant of the next day. Nanoseconds are cut off the timestamps and
+    kept beside them; fractions of an epoch are read to the microsecond. The null type of a column that is empty
+    throughout is accepted.
     """
     missing = as_mask(pc.is_null(column))
     finer = np.zeros(len(column), np.int16)
+    local, instants = pa.nulls(len(column), LOCAL), pa.nulls(len(column), INSTANT)
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         local, instants = _of_arrow(column, finer)
-    elif text_format in EPOCH_UNITS:
-        local, instants = None, _of_epoch(column, EPOCH_UNITS[text_format], finer)
     else:
-        local, instants = _of_text(pc.cast(column, pa.string()), text_format, finer)
+        rest = column
+        for one in [formats] if isinstance(formats, str) else formats:
+            if one == EPOCH or one in EPOCH_UNITS:
+                instants = pc.coalesce(instants, _of_epoch(rest, one, finer))
+            else:
+                text = pc.cast(rest, pa.string())
+                of_clock, of_utc = (_of_iso if one == "iso" else partial(_of_layout, layout=one))(text, finer=finer)
+                local, instants = pc.coalesce(local, of_clock), pc.coalesce(instants, of_utc)
+            unread = pc.and_(pc.is_null(local), pc.is_null(instants))
+            rest = pc.if_else(unread, rest, pa.scalar(None, rest.type))
     clock, utc, nonexistent, twice = _both_clocks(local, instants, timezone, later)
     unreadable = as_mask(pc.is_null(utc)) & ~missing & ~nonexistent
     return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent, twice, finer)
@@ -182,18 +220,30 @@ def parse_moment(text: str, timezone: str, day: date | None = None) -> int:
     return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def _of_arrow(column: pa.Array, finer: np.ndarray) -> tuple[pa.Array | None, pa.Array | None]:
+def _of_arrow(column: pa.Array, finer: np.ndarray) -> tuple[pa.Array, pa.Array]:
     if pa.types.is_date(column.type):
         column = pc.cast(column, pa.timestamp("ms"), safe=False)
     column = _cut(column, finer)
     if column.type.tz is not None:
-        return None, cast_checked_to(column, INSTANT)[0]
-    return cast_checked_to(column, LOCAL)[0], None
+        return pa.nulls(len(column), LOCAL), cast_checked_to(column, INSTANT)[0]
+    return cast_checked_to(column, LOCAL)[0], pa.nulls(len(column), INSTANT)
 
 
 def _of_epoch(column: pa.Array, unit: str, finer: np.ndarray) -> pa.Array:
-    numbers, _ = cast_checked_to(column, pa.int64())
-    return cast_checked_to(_cut(pc.cast(numbers, pa.timestamp(unit, tz="UTC")), finer), INSTANT)[0]
+    numbers, fractions = cast_checked_to(column, pa.int64())
+    if unit == EPOCH:
+        sizes = np.abs(cast_checked_to(column, pa.float64())[0].to_numpy(zero_copy_only=False))
+        found = pa.nulls(len(column), INSTANT)
+        for one, (low, high) in _UNIT_SIZES.items():
+            own = pa.array((sizes >= low) & (sizes < high))
+            found = pc.coalesce(found, _of_epoch(pc.if_else(own, column, pa.scalar(None, column.type)), one, finer))
+        return found
+    stamps = cast_checked_to(_cut(pc.cast(numbers, pa.timestamp(EPOCH_UNITS[unit], tz="UTC")), finer), INSTANT)[0]
+    if not fractions.any():
+        return stamps
+    micros = np.rint(cast_checked_to(column, pa.float64())[0].to_numpy(zero_copy_only=False) * _US_A_UNIT[unit])
+    exact = fractions & (np.abs(micros) < _LAST_US)  # not where it is no number
+    return pc.coalesce(stamps, pa.array(np.where(exact, micros, 0).astype(np.int64), INSTANT, mask=~exact))
 
 
 def _cut(stamps: pa.Array, finer: np.ndarray) -> pa.Array:
@@ -205,52 +255,97 @@ def _cut(stamps: pa.Array, finer: np.ndarray) -> pa.Array:
     return whole
 
 
-def _of_text(text: pa.Array, text_format: str, finer: np.ndarray) -> tuple[pa.Array, pa.Array | None]:
-    """Text as local times; beside them as instants, where some of it names its offset from UTC."""
-    rest = text if text_format == "iso" else _as_iso(text, text_format)
-    kinds = [LOCAL, _FINE_LOCAL, *([INSTANT, _FINE_INSTANT] if text_format == "iso" else [])]
+def _of_iso(text: pa.Array, finer: np.ndarray) -> tuple[pa.Array, pa.Array]:
+    """ISO 8601 as local times, or as instants where it names its offset from UTC."""
+    rest, kinds = text, [LOCAL, _FINE_LOCAL, INSTANT, _FINE_INSTANT]
     # A text has the same time in each kind that takes it. The kind of the first ones is tried first: what a kind does
     # not take is looked at one by one.
     few = rest.slice(0, 8)
     kinds.sort(key=lambda kind: cast_checked_to(few, kind)[0].null_count)
-    local, instants = pa.nulls(len(rest), LOCAL), None
+    local, instants = pa.nulls(len(rest), LOCAL), pa.nulls(len(rest), INSTANT)
     for kind in kinds:
         stamps, failed = cast_checked_to(rest, kind)
         stamps = _cut(stamps, finer)
         if kind.tz is None:
             local = pc.coalesce(local, pc.cast(stamps, LOCAL))
-        elif stamps.null_count < len(stamps):
-            instants = pc.coalesce(*([] if instants is None else [instants]), pc.cast(stamps, INSTANT))
+        else:
+            instants = pc.coalesce(instants, pc.cast(stamps, INSTANT))
         if not failed.any():
             break
         rest = pc.if_else(pa.array(failed), rest, pa.scalar(None, rest.type))
+    if failed.any() and pc.any(ended := pc.match_substring_regex(rest, _END_OF_DAY)).as_py():
+        begun = pc.if_else(ended, pc.replace_substring_regex(rest, "([T ])24:", r"\100:"), pa.scalar(None, rest.type))
+        day, (begin, instant) = pa.scalar(US_PER_DAY, pa.duration("us")), _of_iso(begun, finer)
+        local, instants = pc.coalesce(local, pc.add(begin, day)), pc.coalesce(instants, pc.add(instant, day))
     return local, instants
 
 
-def _as_iso(text: pa.Array, text_format: str) -> pa.Array:
-    """Rewrite texts of a fixed layout as ISO 8601; null where the layout does not fit."""
-    expression, position, places = "", 0, {}
-    for part in re.findall(r"%.|[^%]+", text_format):
-        width = _WIDTHS.get(part, 0 if part == "%f" else len(part))
-        expression += r"\d{1,9}" if part == "%f" else rf"\d{{{width}}}" if part in _WIDTHS else re.escape(part)
-        places[part] = (position, position + width)
-        position += width
-    fits = pc.match_substring_regex(text, f"^{expression}$")
-    pieces: list[pa.Array | str] = []
-    for directive, before in _ISO_PARTS:
-        pieces += [before, pc.utf8_slice_codeunits(text, *places[directive]) if directive in places else "00"]
-    if "%f" in places:
-        pieces += [".", pc.utf8_slice_codeunits(text, places["%f"][0], places["%f"][0] + 9)]
-    joined = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
-    return pc.if_else(fits, joined, pa.scalar(None, pa.string()))
+def _expression(layout: str) -> str:
+    """A regular expression for texts of a layout; a group is a directive's letter.
+
+    A number may lack leading zeros where no other number stands beside it.
+    """
+    parts, expression = re.findall(r"%.|[^%]+", layout), ""
+    for before, part, behind in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
+        form = _DIRECTIVES.get(part)
+        alone = part in _NUMBERS - {"%Y", "%y", "%f"} and before not in _NUMBERS and behind not in _NUMBERS
+        form = form.replace("{", "{1,") if form is not None and alone else form
+        expression += re.escape(part) if form is None else f"(?P<{part[1]}>{form})"
+    return f"^{expression}$"
+
+
+def _of_layout(text: pa.Array, layout: str, finer: np.ndarray) -> tuple[pa.Array, pa.Array]:
+    """Text of a layout as local times, or as instants where the layout has the offset from UTC."""
+    found = pc.extract_regex(pc.utf8_trim_whitespace(text), _expression(layout))
+    fits = as_mask(pc.is_valid(found))
+    names = {found.type.field(place).name for place in range(found.type.num_fields)}
+
+    def text_of(name: str) -> pa.Array:
+        return pc.if_else(pa.array(fits), found.field(name), "0")
+
+    def number(name: str, otherwise: int = 0) -> np.ndarray:
+        if name not in names:
+            return np.full(len(text), otherwise, np.int64)
+        return np.asarray(pc.cast(text_of(name), pa.int64()))
+
+    years = number("Y") if "Y" in names else 1969 + (number("y") - 69) % 100
+    months = number("m", 1)
+    for name in names & {"b", "B"}:
+        short = pc.utf8_lower(pc.utf8_slice_codeunits(text_of(name), 0, 3))
+        months = np.asarray(pc.fill_null(pc.index_in(short, pa.array(_MONTHS)), 0)) + 1
+    of_year = (years - 1970).astype("datetime64[Y]")
+    fits &= (months >= 1) & (months <= 12)
+    first = of_year.astype("datetime64[M]") + np.where(fits, months - 1, 0)
+    days = first.astype("datetime64[D]") + (number("j") if "j" in names else number("d")) - 1
+    same = days.astype("datetime64[Y]") == of_year if "j" in names else days.astype("datetime64[M]") == first
+    hours, minutes, seconds = number("H"), number("M"), number("S")
+    if "I" in names:
+        fits &= (number("I") >= 1) & (number("I") <= 12)
+        hours = number("I") % 12 + 12 * np.asarray(pc.equal(pc.utf8_lower(text_of("p")), "pm"))
+    nanos = np.asarray(pc.cast(pc.utf8_rpad(text_of("f"), 9, "0"), pa.int64())) if "f" in names else number("f")
+    clock = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + nanos // 1000
+    fits &= same & (minutes < 60) & (seconds < 60) & (clock <= US_PER_DAY)
+    finer += np.where(fits, nanos % 1000, 0).astype(np.int16)
+    stamps = days.astype(np.int64) * US_PER_DAY + clock
+    nothing = np.zeros(len(text), bool)
+    if "z" not in names:
+        return pa.array(stamps, LOCAL, mask=~fits), pa.array(stamps, INSTANT, mask=~nothing)
+    offsets = pc.replace_substring_regex(pc.replace_substring(text_of("z"), ":", ""), "^[Zz0]$", "+0000")
+    ahead = np.where(np.asarray(pc.starts_with(offsets, "-")), -1, 1)
+    hours, minutes = (
+        np.asarray(pc.cast(pc.utf8_slice_codeunits(pc.utf8_rpad(offsets, 5, "0"), at, at + 2), pa.int64()))
+        for at in (1, 3)
+    )
+    fits &= (hours < 24) & (minutes < 60)
+    stamps -= ahead * (hours * 60 + minutes) * 60_000_000
+    return pa.array(stamps, LOCAL, mask=~nothing), pa.array(stamps, INSTANT, mask=~fits)
 
 
 def _both_clocks(
-    local: pa.Array | None, instants: pa.Array | None, timezone: str, later: np.ndarray | None
+    local: pa.Array, instants: pa.Array, timezone: str, later: np.ndarray | None
 ) -> tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]:
-    """Local time, UTC, and which local times do not exist or come twice, of what is given as one or the other."""
-    if local is None:
-        assert instants is not None
+    """Local time, UTC, and which local times do not exist or come twice; each time is given as one or the other."""
+    if local.null_count == len(local):
         utc = _within_years(instants)
         none = np.zeros(len(utc), dtype=bool)
         return _local_of(utc, timezone), utc, none, none
@@ -269,7 +364,7 @@ def _both_clocks(
         utc = pc.if_else(pa.array(later & twice), pc.cast(second, INSTANT), utc)
     if nonexistent.any():
         utc = pc.if_else(pa.array(~nonexistent), utc, pa.scalar(None, INSTANT))
-    if instants is not None:
+    if instants.null_count < len(instants):
         usable = _within_years(instants)
         utc, clock = pc.coalesce(utc, usable), pc.coalesce(clock, _local_of(usable, timezone))
     return clock, utc, nonexistent, twice

@@ -624,8 +624,8 @@ class _Query:
 
     @cached_property
     def _timestamp_columns(self) -> set[str]:
-        column = getattr(getattr(self.schema.source, "timestamp", None), "column", None)
-        return {str(column).lower()} if column else set()
+        columns = getattr(getattr(self.schema.source, "timestamp", None), "column", [])
+        return {columns[0].lower()} if len(columns) == 1 else set()
 
     def _definitions(self) -> dict[_Row, exp.Expr]:
         defined = {}

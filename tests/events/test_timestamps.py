@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import check_format, day_bounds, parse_moment, read_timestamps
@@ -89,7 +92,10 @@ def test_formats(text_format: str, text: str, expected: str) -> None:
     assert utc([text, "x"], text_format) == [expected, None]
 
 
-@pytest.mark.parametrize("text_format", ["yyyymmdd", "%Y%m", "%Y%m%d %b", "%f%Y%m%d", "%Y%Y%m%d", ""])
+@pytest.mark.parametrize(
+    "text_format",
+    ["yyyymmdd", "%Y%m", "%Y%m%d %b", "%Y-%m-%d %I:%M", "%Y%m%d %q", "%f%Y%m%d", "%Y%Y%m%d", ""],
+)
 def test_unknown_formats_are_refused(text_format: str) -> None:
     with pytest.raises(InputError, match="timestamp format"):
         check_format(text_format)
@@ -174,3 +180,78 @@ def test_what_is_no_moment_is_refused(text: str, words: str) -> None:
 def test_a_time_alone_needs_a_day() -> None:
     with pytest.raises(InputError, match="has no day"):
         parse_moment("14:30", "UTC")
+
+
+LAYOUTS = (
+    *("%Y-%m-%d %H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S", "%m/%d/%y %I:%M:%S %p", "%Y%m%d%H%M%S", "%a %b %d %H:%M:%S %Y"),
+    *("%A, %d. %B %Y, %H.%M.%S", "%Y-%j %H:%M:%S", "%y%m%d %H%M%S%f"),
+)
+
+
+@given(
+    moment=st.datetimes(datetime(1970, 1, 1), datetime(2068, 12, 31)),
+    layout=st.sampled_from(LAYOUTS),
+    minutes=st.one_of(st.none(), st.integers(-14 * 60, 14 * 60)),
+    short=st.booleans(),
+)
+def test_what_python_writes_by_a_layout_is_read(
+    moment: datetime, layout: str, minutes: int | None, short: bool
+) -> None:
+    moment = moment if "%f" in layout else moment.replace(microsecond=0)
+    offset = UTC if minutes is None else timezone(timedelta(minutes=minutes))
+    text = moment.replace(tzinfo=offset).strftime(layout if minutes is None else f"{layout} %z")
+    if short and "%Y%m" not in layout and "%y%m" not in layout:
+        text = re.sub(r"(?<![\d.+-])0(\d)(?!\d)", r"\1", text)  # numbers lack their leading zero
+    expected = moment.replace(tzinfo=offset).astimezone(UTC)
+    assert utc([text], layout if minutes is None else f"{layout} %z", "UTC") == [expected.isoformat()]
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("2025-02-29", "%Y-%m-%d"),
+        ("2025-366", "%Y-%j"),
+        ("2025-13-01", "%Y-%m-%d"),
+        ("2025-03-04 13:00 PM", "%Y-%m-%d %I:%M %p"),
+        ("2025-03-04 00:00 AM", "%Y-%m-%d %I:%M %p"),
+        ("2025-03-04 24:01", "%Y-%m-%d %H:%M"),
+        ("2025-03-04 24:01", "iso"),
+        ("2025-03-04 10:60", "%Y-%m-%d %H:%M"),
+        ("2025-03-04 10:00 +25:00", "%Y-%m-%d %H:%M %z"),
+        ("4/Mrz/2025", "%d/%b/%Y"),
+        ("20253041000", "%Y%m%d%H%M"),
+        ("nan", "epoch_s"),
+        ("1e30", "epoch"),
+    ],
+)
+def test_what_is_no_time_is_unreadable(text: str, layout: str) -> None:
+    assert read_timestamps(pa.array([text]), layout, "UTC").unreadable.tolist() == [True]
+
+
+def test_24_00_is_the_first_instant_of_the_next_day() -> None:
+    for layout, text in (("iso", "2024-02-29T24:00:00Z"), ("%d.%m.%Y %H:%M", "29.02.2024 24:00")):
+        assert utc([text, None], layout, "UTC") == ["2024-03-01T00:00:00+00:00", None]
+
+
+def test_the_size_of_an_epoch_tells_its_unit() -> None:
+    numbers = [1735689540, 1735689540000, 1735689540000000, 1735689540000000000, None]
+    for kind in (pa.int64(), pa.string()):
+        read = read_timestamps(pa.array(numbers).cast(kind), "epoch", "UTC")
+        assert {str(one) for one in read.utc.to_pylist()} == {"2024-12-31 23:59:00+00:00", "None"}
+    fractions = pa.array([1735689540.25, 1735689540123.5, None])
+    assert [one and one.microsecond for one in read_timestamps(fractions, "epoch", "UTC").utc.to_pylist()] == [
+        250_000,
+        123_500,
+        None,
+    ]
+
+
+def test_each_time_has_the_first_format_that_reads_it() -> None:
+    texts = pa.array(["2025-03-04 05:06:07.123456789", "04.03.2025", "1741077000", "x", None])
+    read = read_timestamps(texts, ["%d.%m.%Y", "iso", "epoch_s"], "UTC")
+    assert [one and one.isoformat() for one in read.utc.to_pylist()] == [
+        *("2025-03-04T05:06:07.123456+00:00", "2025-03-04T00:00:00+00:00", "2025-03-04T08:30:00+00:00"),
+        *(None, None),
+    ]
+    assert read.unreadable.tolist() == [False, False, False, True, False]
+    assert read.finer.tolist() == [789, 0, 0, 0, 0]

@@ -323,4 +323,9 @@ def test_counts_of_parts_are_judged_as_all_rows_are(
     rules = [one for one in document["results"] if re.search("_(missing|nan|outside)$", one["arguments"]["column"])]
     shown = [(one["success"], one["severity"], one["unexpected_count"], one["examples"]) for one in rules]
     frame = frame_of(table)
-    assert sorted(shown, key=str) == sorted(results_of(frame, expected_of()), key=str)
+    assert in_order(shown) == in_order(results_of(frame, expected_of()))
+
+
+def in_order(results: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The results in one order, whether the numbers of the examples are whole ones or the same as floats."""
+    return sorted(results, key=lambda one: re.sub(r"\.0\b", "", str(one)))
