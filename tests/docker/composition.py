@@ -114,14 +114,11 @@ class Composition:
         Addresses in place of those of PostgreSQL's two databases, by their names in the file: airflow and cep_catalog.
     wanted
         The services, each with its number of processes; the database is not among them.
-    further
-        Environment variables that a user has added to all services.
     """
 
     folder: Path
     databases: dict[str, str]
     wanted: dict[str, int]
-    further: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -204,7 +201,7 @@ class Composition:
         if self.image(service) == AIRFLOW:
             outside["JAVA_HOME"] = str(self.folder / "none")  # the image has no Java
         paths = os.pathsep.join([str(self.commands[self.image(service)]), outside["PATH"]])
-        return {**outside, **self.log_ports, **inside, **self.further, "PATH": paths}
+        return {**outside, **self.log_ports, **inside, "PATH": paths}
 
     def command(self, service: str, name: str) -> list[str]:
         """The entry and the command of a service."""
