@@ -117,7 +117,7 @@ def load_events(
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: no such file of events")
-        refuse_other_formats(path)
+        refuse_other_formats(path, "parquet" if schema.source is None else schema.source.settings.format)
     present = {path: _columns_of(path) for path in paths if path.suffix == ".parquet"}
     ready = [path for path, names in present.items() if {TIMESTAMP, SEQ} <= set(names)]
     if not ready:

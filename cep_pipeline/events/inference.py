@@ -22,8 +22,8 @@ from cep_pipeline.documents import as_yaml
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs, most_stray
 from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
-from cep_pipeline.events.raw_files import readable, refuse_other_formats
-from cep_pipeline.events.readers import is_utf8, open_text, without_dictionary
+from cep_pipeline.events.raw_files import JSON_ENDINGS, readable, refuse_other_formats
+from cep_pipeline.events.readers import COMPRESSIONS, is_utf8, members_of, open_text, without_dictionary
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
 from cep_pipeline.foreign_text import listed
 
@@ -145,10 +145,12 @@ def infer_schema(
     """
     if timezone is not None:
         check_timezone(timezone)
-    refuse_other_formats(path)
+    refuse_other_formats(path, "jsonl")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
+    endings = [one.lower() for one in path.suffixes if one.lower() not in COMPRESSIONS]
+    reads = {".parquet": _read_parquet, ".pq": _read_parquet, **dict.fromkeys(JSON_ENDINGS, _read_json)}
+    sample = reads.get(endings[-1] if endings else "", _read_csv)(path)
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:
             raise InputError(f"{path}: there is no column {given!r}; the file has: {listed(sample.columns)}")
@@ -262,6 +264,25 @@ def _read_csv(path: Path) -> SampledFile:
         layout |= {"header": False, "columns": names}
     layout |= {"delimiter": delimiter} if delimiter != "," else {}
     return SampledFile(path, columns, len(body), whole, layout)
+
+
+def _read_json(path: Path) -> SampledFile:
+    rows: list[dict[str, str | None]] = []
+    with ExitStack() as opened, readable(path):
+        text = open_text(str(path), opened)
+        read, whole = text.readlines(SAMPLE_CHARACTERS), not text.read(1)
+    for number, line in enumerate(read, start=1):
+        try:
+            rows += [members_of(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            if number > 1:
+                continue  # one odd line
+            raise InputError(f"{path}:1: {error}; JSON lines have an object on each line, not a list of them") from None
+    if not rows:
+        raise InputError(f"{path}: the file is empty; give one with events")
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: pa.array([row.get(name) or None for row in rows], pa.string()) for name in names}
+    return SampledFile(path, columns, len(rows), whole, {"format": "jsonl"})
 
 
 def _delimiter_of(lines: Sequence[str]) -> str:

@@ -27,8 +27,9 @@ _WHERE_DATA_LIE = (
     "name the folder under which the raw files lie, with --data or as `data` of the stream in pipeline.yaml "
     "(`cep generate` makes days of trades to begin with)"
 )
+JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
 _OTHER_FORMATS = {
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "JSON"),
+    **dict.fromkeys(JSON_ENDINGS, "JSON"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "Arrow"),
     **dict.fromkeys((".xls", ".xlsx", ".ods"), "spreadsheet"),
     ".avro": "Avro",
@@ -264,13 +265,15 @@ def readable(path: str | Path, what: str = "the file is truncated or corrupt") -
         raise InputError(f"{path}: {what} ({brief(error)}); have it delivered again") from error
 
 
-def refuse_other_formats(path: Path) -> None:
-    """Refuse a file whose name says that it is neither CSV nor Parquet, with an InputError that tells what to do."""
+def refuse_other_formats(path: Path, known: str) -> None:
+    """Refuse a file whose name says that it is of no known format, with an InputError that tells what to do."""
     other = _OTHER_FORMATS.get(path.suffix.lower())
-    if other is not None:
+    if other == "JSON" and known in ("csv", "parquet"):
+        raise InputError(f"{path}: a JSON file is not read as {known}; write `format: jsonl` in `source` of the schema")
+    if other is not None and other != "JSON":
         raise InputError(
-            f"{path}: {other} files are not read, CSV and Parquet files are; write its rows as one of these, "
-            f"such as {path.with_suffix('.parquet').name}"
+            f"{path}: {other} files are not read; CSV, JSON lines, logs and Parquet are: write its rows as one of "
+            f"these, such as {path.with_suffix('.parquet').name}"
         )
 
 

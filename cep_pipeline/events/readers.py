@@ -6,9 +6,11 @@ of ingestion, the loading of files into memory, and the settings that a stream s
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -29,7 +31,7 @@ from cep_pipeline.foreign_text import listed, shortened, shortened_message
 from cep_pipeline.guarded import without_collecting
 
 _LONGEST_LINE = 64 << 20
-_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
 def plain(value: pa.Scalar) -> Any:
@@ -141,20 +143,24 @@ class RowReader(ABC):
     @classmethod
     def check(cls, source: SourceLayout) -> None:
         """Refuse, with an InputError, a layout that files of this format cannot have."""
-        if source.settings.columns:
-            raise InputError("source.columns is only for CSV files; leave it out, or write `format: csv`")
+        for name, format_of_it in (("columns", "csv"), ("pattern", "regex")):
+            if getattr(source.settings, name) and source.settings.format != format_of_it:
+                raise InputError(
+                    f"source.{name} is only for `format: {format_of_it}`; leave it out, or write that format"
+                )
 
     def _note_dropped(self, names: Sequence[str]) -> None:
         listed = set(self._source.listed)
         self.dropped_columns = tuple(name for name in names if name not in listed)
 
 
-def open_text(path: str, opened: ExitStack) -> io.TextIOWrapper:
-    """Open a file of text, whose ending says how it is compressed; a byte that is no UTF-8 is a surrogate."""
+def open_text(path: str, opened: ExitStack, encoding: str = "utf-8") -> io.TextIOWrapper:
+    """Open a file of text, whose ending says how it is compressed; a byte that is no character is a surrogate."""
     raw = opened.enter_context(open_raw(path))
-    codec = _COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
+    codec = COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
     stream = pa.CompressedInputStream(raw, codec) if codec else raw
-    return io.TextIOWrapper(io.BufferedReader(stream, 1 << 20), "utf-8-sig", "surrogateescape", newline="\n")
+    known = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    return io.TextIOWrapper(io.BufferedReader(stream, 1 << 20), known, "surrogateescape", newline="\n")
 
 
 class TextReader(RowReader):
@@ -168,7 +174,20 @@ class TextReader(RowReader):
 
     def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
         super().__init__(file, source, parts)
-        self._text = open_text(file.path, self._opened)
+        self._text = open_text(file.path, self._opened, source.settings.encoding)
+        self._comment, self._no_value = (
+            source.settings.comment,
+            pa.array(["", *source.settings.null_words], pa.string()),
+        )
+
+    def is_comment(self, line: str) -> bool:
+        """Return True if a line, at which no field is open, is left out."""
+        return self._comment is not None and line.startswith(self._comment)
+
+    def texts(self, values: Sequence[str | None]) -> pa.Array:
+        """A column of text, null where there is no value."""
+        column = pa.array(values, pa.string())
+        return pc.if_else(pc.is_in(column, self._no_value), pa.scalar(None, pa.string()), column)
 
     @abstractmethod
     def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
@@ -179,10 +198,12 @@ class TextReader(RowReader):
 
     def __iter__(self) -> Iterator[RawBlock]:
         left: Sequence[str] = ()
-        line, final = 1, False
+        line, final, skipped = 1, False, self._source.settings.skip_lines
         while not final:
             read = self._read()
             lines, final = [*left, *read], not read
+            if line <= skipped:
+                line, lines = line + len(lines[: skipped + 1 - line]), lines[skipped + 1 - line :]
             with without_collecting():
                 block, taken = self.take(lines, line, final=final) if lines else (None, 0)
             line, left = line + taken, lines[taken:]
@@ -217,6 +238,8 @@ class CsvReader(TextReader):
 
     _names: tuple[str, ...] | None = None
     """Names of the columns, None until a header has been read."""
+    _header: list[str] | None = None
+    """The header, which may come again."""
 
     @classmethod
     def check(cls, source: SourceLayout) -> None:
@@ -247,8 +270,7 @@ class CsvReader(TextReader):
         rejected: list[RejectedRow] = []
 
         def text_of(first: int, end: int) -> str:
-            raw = "".join(lines[first:end]).removesuffix("\n").removesuffix("\r")
-            return raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            return as_raw("".join(lines[first:end]))
 
         def reject(reason: str, end: int) -> None:
             rejected.append(RejectedRow(line + begin, f"unparsable row: {reason}", text_of(begin, end)))
@@ -259,17 +281,28 @@ class CsvReader(TextReader):
             try:
                 for fields in reader:
                     end = start + reader.line_num
+                    if self.is_comment(lines[begin]):
+                        begin += 1
+                        if begin < end:
+                            break  # it seems to open a quote: what follows is read again
+                        continue
                     if broken and not is_utf8("".join(fields)):
                         reject("not valid UTF-8", end)
-                    elif len(fields) == width:
-                        rows.append(fields)
-                        begins.append(begin)
-                        ends.append(end)
+                    elif len(fields) == width or (len(fields) == width + 1 and not fields[-1]):
+                        if len(fields) > width:
+                            fields.pop()
+                        if fields != self._header:
+                            rows.append(fields)
+                            begins.append(begin)
+                            ends.append(end)
                     elif fields:
                         said = f"{len(fields)} field{'s' if len(fields) != 1 else ''}"
                         reject(f"{said} where there are {width} columns", end)
                     begin = end
             except csv.Error as error:
+                if self.is_comment(lines[begin]):
+                    begin += 1
+                    continue
                 is_open = "unexpected end of data" in str(error)
                 if is_open and begin > start:
                     continue  # the row goes on behind the window: it is read again from its first line
@@ -279,13 +312,14 @@ class CsvReader(TextReader):
                 reject("a quoted field is never closed" if is_open else str(error), begin + 1)
                 begin += 1
         values = dict(zip(names, zip(*rows, strict=True), strict=False))  # none where there are no rows
-        columns = {name: _without_empty(pa.array(values.get(name, ()), pa.string())) for name in self._source.listed}
+        columns = {name: self.texts(values.get(name, ())) for name in self._source.listed}
         numbers = line + np.array(begins, dtype=np.int64)
         return RawBlock(columns, numbers, lambda row: text_of(begins[row], ends[row]), tuple(rejected)), begin
 
     @property
     def _dialect(self) -> dict[str, Any]:
-        return {"delimiter": self._source.settings.delimiter, "quotechar": self._source.settings.quote, "strict": True}
+        signs = self._source.settings
+        return {"delimiter": signs.delimiter, "quotechar": signs.quote, "escapechar": signs.escape, "strict": True}
 
     def _read_header(self, lines: Sequence[str], line: int) -> int:
         """Find the names of the columns, and return how many of the lines are up to the end of the header.
@@ -294,12 +328,17 @@ class CsvReader(TextReader):
         """
         names, begin = tuple(self._source.settings.columns), 0
         if self._source.settings.header:
-            begin = next((at for at, one in enumerate(lines) if one.strip("\r\n")), len(lines))
+            begin = next(
+                (at for at, one in enumerate(lines) if one.strip("\r\n") and not self.is_comment(one)), len(lines)
+            )
             if begin == len(lines):
                 return begin
             reader = csv.reader(lines[begin:], **self._dialect)
             try:
-                names = tuple(next(reader))
+                self._header = next(reader)
+                if len(self._header) > 1 and not self._header[-1]:
+                    self._header.pop()  # a delimiter ends each line
+                names = tuple(self._header)
                 "".join(names).encode()
             except (csv.Error, UnicodeEncodeError) as error:
                 where, hint = f"{self._path}:{line + begin}", self._other_delimiter(lines[begin])
@@ -321,8 +360,10 @@ class CsvReader(TextReader):
         return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
 
 
-def _without_empty(texts: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+def as_raw(text: str) -> str:
+    """The text of a row as quarantine keeps it, without the end of its line."""
+    text = text.removesuffix("\n").removesuffix("\r")
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def is_utf8(text: str) -> bool:
@@ -332,6 +373,93 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+class LineReader(TextReader):
+    """Reads the rows of a file of text that has one on each line that is not blank."""
+
+    @abstractmethod
+    def row(self, line: str) -> Mapping[str, str | None]:
+        """The columns of a line; a line that has none is a ValueError that says why."""
+
+    def take(self, lines: Sequence[str], line: int, *, final: bool) -> tuple[RawBlock | None, int]:
+        """Return the rows of all lines."""
+        rows: list[Mapping[str, str | None]] = []
+        numbers: list[int] = []
+        rejected: list[RejectedRow] = []
+        for number, one in enumerate(lines, start=line):
+            if self.is_comment(one) or not one.strip():
+                continue
+            try:
+                if not is_utf8(one):
+                    raise ValueError(f"not valid {self._source.settings.encoding}")
+                rows.append(self.row(one.removesuffix("\n").removesuffix("\r")))
+                numbers.append(number)
+            except (ValueError, RecursionError) as error:
+                rejected.append(RejectedRow(number, f"unparsable row: {error}", as_raw(one)))
+        columns = {name: self.texts([row.get(name) for row in rows]) for name in self._source.listed}
+        found = np.array(numbers, np.int64)
+        return RawBlock(columns, found, lambda row: as_raw(lines[numbers[row] - line]), tuple(rejected)), len(lines)
+
+
+class JsonReader(LineReader):
+    """Reads JSON lines: a member is a column, and a member of a member is one by both names, such as `user.id`.
+
+    A column that an object lacks has no value. Numbers are text as they are written; lists are JSON.
+    """
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        super().__init__(file, source, parts)
+        self._seen: dict[str, None] = {}
+
+    def row(self, line: str) -> Mapping[str, str | None]:
+        """The columns of an object."""
+        found = members_of(line)
+        if found.keys() - self._seen.keys():
+            self._seen |= dict.fromkeys(found)
+            self._note_dropped(tuple(self._seen))
+        return found
+
+
+def members_of(line: str) -> dict[str, str | None]:
+    """The columns of an object of JSON, as `JsonReader` says; what is none is a ValueError."""
+    found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object of JSON")
+    columns: dict[str, str | None] = {}
+    left = list(reversed(found.items()))
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{name}.{inner}", its) for inner, its in reversed(value.items())]
+        else:
+            is_text = value is None or isinstance(value, str)
+            columns[name] = value if is_text else json.dumps(value, ensure_ascii=False)
+    return columns
+
+
+class PatternReader(LineReader):
+    """Reads lines that a regular expression takes apart: its named groups are the columns."""
+
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
+        super().__init__(file, source, parts)
+        self._expression = re.compile(source.settings.pattern or "")
+        self._note_dropped(tuple(self._expression.groupindex))
+
+    @classmethod
+    def check(cls, source: SourceLayout) -> None:
+        """Refuse a layout without a pattern, and one whose groups lack a column."""
+        super().check(source)
+        if source.settings.pattern is None:
+            raise InputError("source.pattern: `format: regex` needs a regular expression with named groups")
+        find_columns("source.pattern", source.listed, [*re.compile(source.settings.pattern).groupindex])
+
+    def row(self, line: str) -> Mapping[str, str | None]:
+        """What the groups take."""
+        found = self._expression.fullmatch(line)
+        if found is None:
+            raise ValueError("it does not fit source.pattern")
+        return found.groupdict()
 
 
 class ParquetReader(RowReader):
@@ -389,7 +517,12 @@ def _block_of(columns: Mapping[str, pa.Array], first: int) -> RawBlock:
     return RawBlock(columns, first + np.arange(rows, dtype=np.int64), text_of)
 
 
-READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetReader}
+READERS: Mapping[str, type[RowReader]] = {
+    "csv": CsvReader,
+    "jsonl": JsonReader,
+    "regex": PatternReader,
+    "parquet": ParquetReader,
+}
 """Name of the format in stream schemas -> the class that reads its files."""
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import NumberSigns, as_mask, cast_checked_to, settings_for
+from cep_pipeline.events.casting import as_mask, cast_checked_to, settings_for
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.readers import RawBlock, RejectedRow, plain
@@ -92,7 +92,7 @@ def check_rows(
             columns[attribute] = pa.repeat(pa.scalar(given, pa.string()), block.rows)
             continue
         raw = block.columns[source.columns[attribute]]
-        columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], source.signs, path, reasons)
+        columns[attribute] = _typed(raw, attribute, kind, source, path, reasons)
         if kind is ValueType.STRING:
             _refuse_long(columns[attribute], source, source.columns[attribute], reasons)
         if attribute == schema.type_attribute or attribute in schema.key:
@@ -132,18 +132,19 @@ def _typed(
     raw: pa.Array,
     attribute: str,
     kind: ValueType,
-    column: str,
-    signs: NumberSigns,
+    source: SourceLayout,
     path: str,
     reasons: Mapping[int, list[str]],
 ) -> pa.Array:
+    column, signs = source.columns[attribute], source.signs
     is_bool = (pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
     if kind is ValueType.BOOL and not any(is_one(raw.type) for is_one in is_bool):
         raise InputError(
             f"{path}: column {column!r} has the type {raw.type}, where the stream schema has bool "
             f"for {attribute!r}; change the type in the stream schema"
         )
-    values, failed = cast_checked_to(signs.with_point(raw) if kind.is_number else raw, ARROW_TYPES[kind])
+    written = signs.with_point(raw) if kind.is_number else source.truths(raw) if kind is ValueType.BOOL else raw
+    values, failed = cast_checked_to(written, ARROW_TYPES[kind])
     for index in np.flatnonzero(failed).tolist():
         hint = f" with `{signs.settings}`" if kind.is_number and signs.given else ""
         if kind.is_number and not hint and (settings := settings_for(str(plain(raw[index])))):

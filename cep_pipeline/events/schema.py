@@ -7,6 +7,7 @@ of the same YAML file.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -480,7 +481,8 @@ def schema_of(document: StreamDocument) -> StreamSchema:
     try:
         READERS[document.source.format].check(source)
     except InputError as error:
-        raise _Misstated(str(error), ("source", "columns")) from error
+        named = re.match(r"source\.(\w+)", str(error))
+        raise _Misstated(str(error), ("source", named[1] if named else "columns")) from error
     return StreamSchema(
         name=document.name,
         base_type=document.base_type,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BeforeValidator, ConfigDict, ValidationInfo, field_validator, model_validator
 
 from cep_pipeline.documents import Document, checked, one_of, setting
@@ -77,8 +80,8 @@ class SourceSettings(Document):
     """The layout of the raw files."""
 
     format: str = setting(
-        "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
-        "compressed.",
+        "Format of the files: `csv`; `jsonl`, an object of JSON on each line; `regex`, lines of text that a `pattern` "
+        "takes apart; or `parquet`. An ending `.gz`, `.bz2`, `.zst` or `.lz4` says how a file of text is compressed.",
         example="csv",
         json_schema_extra=one_of(_FORMATS),
     )
@@ -93,6 +96,21 @@ class SourceSettings(Document):
         LONGEST_VALUE,
         example=1_000_000,
         ge=1,
+    )
+    encoding: str = setting(
+        "The encoding of a file of text, by its name in Python. A mark at the beginning of UTF-8 is left out.",
+        "utf-8",
+        example="cp1252",
+    )
+    skip_lines: int = setting("Lines at the beginning of a file of text that are left out.", 0, example=3, ge=0)
+    comment: str | None = setting(
+        "The text that lines begin with that are left out, in a file of text.", None, example="#", min_length=1
+    )
+    pattern: str | None = setting(
+        "A regular expression, as in Python, that takes a whole line apart. Its named groups are the columns; what a "
+        "group does not take is missing. It is required with `format: regex`, and refused otherwise.",
+        None,
+        example=r"(?P<ip>\S+) \S+ \S+ \[(?P<time>[^]]+)\] .*",
     )
     header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
     columns: list[str] = setting(
@@ -112,6 +130,23 @@ class SourceSettings(Document):
         '"',
         example="'",
         json_schema_extra=_ONE_CHARACTER,
+    )
+    escape: str | None = setting(
+        "The character before a character of a CSV file that stands for itself, such as a quote in a field.",
+        None,
+        example="\\",
+        json_schema_extra=_ONE_CHARACTER,
+    )
+    null_words: list[str] = setting(
+        "Texts that stand for no value, in files of text, beside the empty one.",
+        default_factory=list,
+        example=["-", "NA"],
+    )
+    true_words: list[str] = setting(
+        "Texts that stand for true, beside `true` and `1`.", default_factory=list, example=["J", "ja"]
+    )
+    false_words: list[str] = setting(
+        "Texts that stand for false, beside `false` and `0`.", default_factory=list, example=["N", "nein"]
     )
     decimal: str = setting(
         "The decimal sign of numbers that are text: one character, and no letter, digit, `+` or `-`.",
@@ -150,13 +185,34 @@ class SourceSettings(Document):
             raise ValueError("a column is named twice")
         return value
 
-    @field_validator("delimiter", "quote")
+    @field_validator("delimiter", "quote", "escape")
     @classmethod
-    def _is_character(cls, value: str, info: ValidationInfo) -> str:
+    def _is_character(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
         if len(value) != 1 or not value.isascii() or value in "\r\n":
             raise ValueError(f"{value!r} is not one ASCII character")
-        if info.field_name == "quote" and value == info.data.get("delimiter"):
-            raise ValueError("delimiter and quote must differ")
+        for other in ("delimiter", "quote"):
+            if other in info.data and other != info.field_name and value == info.data[other]:
+                raise ValueError(f"{other} and {info.field_name} must differ")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_encoding(cls, value: str) -> str:
+        try:
+            "".encode(value)
+        except (LookupError, ValueError):
+            raise ValueError(f"Python knows no encoding {value!r}; there are utf-8, utf-16, cp1252, latin-1") from None
+        return value
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_expression(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"it is no regular expression: {error}") from None
         return value
 
     @field_validator("decimal", "thousands")
@@ -194,6 +250,13 @@ class SourceLayout:
     def signs(self) -> NumberSigns:
         """The signs in the numbers of columns of text."""
         return NumberSigns(self.settings.decimal, self.settings.thousands)
+
+    def truths(self, column: pa.Array) -> pa.Array:
+        """The truths of a column of text as `true` and `false`; other text and columns stay as they are."""
+        for word, others in (("true", self.settings.true_words), ("false", self.settings.false_words)):
+            if others and pa.types.is_string(column.type):
+                column = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(column), pa.array(others)), word, column)
+        return column
 
     @property
     def decisive(self) -> dict[str, Any]:

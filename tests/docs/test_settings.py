@@ -212,6 +212,19 @@ def test_the_file_with_other_signs_is_read_by_its_example(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize(("given", "content", "rows"), table_after("streams.md", "setting | the file | rows"))
+def test_files_as_they_come_are_read_as_the_page_says(given: str, content: str, rows: str, tmp_path: Path) -> None:
+    source = {"format": "csv", "path": "readings", **yaml.safe_load(given.strip("`"))}
+    (tmp_path / "readings").write_text(content.strip("`").replace("⏎", "\n"), source.get("encoding", "utf-8"))
+    document = {**SMALL, "timezone": "UTC", "type_attribute": None, "base_type": "Reading", "source": source}
+    document |= {"timestamp": "time", "attributes": {"room": "string", "temperature": "float64"}}
+    (tmp_path / "cold_rooms.yaml").write_text(yaml.safe_dump({name: its for name, its in document.items() if its}))
+    [row] = read(StreamSchema.load(tmp_path / "cold_rooms.yaml"), tmp_path / "readings").to_pylist()
+    time, room, temperature = yaml.safe_load(f"[{rows.strip('`')}]")
+    assert row["timestamp"].isoformat() == "2025-03-04T09:00:00+00:00" and str(time).startswith("2025-03-04")
+    assert (row["room"], row["temperature"]) == (room, temperature)
+
+
 @pytest.mark.parametrize(
     ("path", "file", "covers"), table_after("streams.md", "path | file for 2025-03-04 | a file covers")
 )

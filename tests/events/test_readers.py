@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -24,12 +25,23 @@ ROWS = pa.table(
         "note": ["x", "y", "z"],
     }
 )
-WRITERS = {"csv": pacsv.write_csv, "parquet": lambda table, path: pq.write_table(table, path, row_group_size=2)}
+WRITERS = {
+    "csv": pacsv.write_csv,
+    "jsonl": lambda table, path: path.write_text(
+        "".join(f"{json.dumps(row, default=str)}\n" for row in table.to_pylist())
+    ),
+    "regex": lambda table, path: path.write_text(
+        "".join(f"{list(map(str, row.values()))}\n" for row in table.to_pylist())
+    ),
+    "parquet": lambda table, path: pq.write_table(table, path, row_group_size=2),
+}
+GROUPS = ", ".join(f"'(?P<{name}>[^']*)'" for name in ROWS.column_names)
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_gives_all_rows_the_columns_that_are_left_out_and_the_fingerprint(tmp_path: Path, name: str) -> None:
-    source = trades(tmp_path, timezone="UTC", source={"format": name, "path": f"rows.{name}"}).source
+    further = {"pattern": rf"\[{GROUPS}\]"} if name == "regex" else {}
+    source = trades(tmp_path, timezone="UTC", source={"format": name, "path": f"rows.{name}", **further}).source
     assert source is not None
     WRITERS[name](ROWS, tmp_path / f"rows.{name}")
     file = source_file(tmp_path / f"rows.{name}")
@@ -47,7 +59,7 @@ def test_a_reader_gives_all_rows_the_columns_that_are_left_out_and_the_fingerpri
 
 @pytest.mark.parametrize("name", READERS)
 def test_names_of_columns_are_refused_where_a_file_says_them_itself(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="only for CSV files"):
+    with pytest.raises(InputError, match=r"source\.columns is only for (CSV files|`format: csv`)"):
         trades(tmp_path, source={"format": name, "path": "rows", "columns": ["symbol"]})
 
 
