@@ -231,4 +231,4 @@ def find_signs(columns: Mapping[str, pa.Array], *, point_first: bool = False) ->
 
 def most_stray(values: int) -> int:
     """Return how many values of a column may be of another type: a broken row does not hide the type of the others."""
-    return max(values // 100, 1) if values >= 10 else 0
+    return max(values // 100, 1) if values >= 4 else 0

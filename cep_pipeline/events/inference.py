@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,14 @@ from cep_pipeline.events.casting import SignsFound, cast_checked_to, find_signs,
 from cep_pipeline.events.columns import EVENT_TYPE, SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import JSON_ENDINGS, readable, refuse_other_formats
 from cep_pipeline.events.readers import COMPRESSIONS, is_utf8, members_of, open_text, without_dictionary
-from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
+from cep_pipeline.events.timestamps import (
+    EPOCH,
+    EPOCH_UNITS,
+    check_timezone,
+    expression_of,
+    read_timestamps,
+    timestamps_of,
+)
 from cep_pipeline.foreign_text import listed
 
 SAMPLE_CHARACTERS = 8 << 20
@@ -32,22 +39,61 @@ SAMPLE_CHARACTERS = 8 << 20
 SAMPLE_ROWS = 200_000
 """Rows of a Parquet file that are looked at."""
 BASE_TYPE = "Event"
+_MOST_ODD = 3
+"""Rows below a header that may be no events, such as units."""
 _DELIMITERS = ",;\t|"
-_TIME_NAME = re.compile(r"time|date|stamp|^ts$|^at$|minute|when", re.IGNORECASE)
-_TYPE_NAME = re.compile(
-    r"type|symbol|ticker|sensor|device|station|machine|room|kind|category|code|name|source|report|(^|_)id$|Id$|ID$",
-    re.I,
+_TIME_NAME = re.compile(r"time|date|stamp|zeit|datum|fecha|heure|hora|^ts$|^dt|^at$|yyyy|minute|when", re.IGNORECASE)
+_TYPE_NAMES = tuple(
+    re.compile(rf"(^|_|\b)({words})", re.IGNORECASE)
+    for words in (
+        "type|event|kind|activity|action|metric|category|symbol|ticker|.+_type$",
+        "app$|level|severity|status|state|method|operation|sensor|code|name$",
+        "station|machine|device|room|source|report|.*id$",
+    )
 )
+"""What columns are called whose values are types: kinds of events before what they are about, and whose they are."""
+_ACCESS_LOG = (
+    r"(?P<ip>\S+) \S+ (?P<user>\S+) \[(?P<time>[^]]+)\] "
+    r'"(?P<method>\S+) (?P<page>[^"]*)" (?P<status>\d+) (?P<bytes>\S+).*'
+)
+"""A line of the access log of a web server."""
+_NO_VALUES = ("-", "NA", "N/A", "n/a", "null", "NULL", "None", "\\N", "?")
+_TRUTHS = (
+    *(
+        ("J", "N"),
+        ("Y", "N"),
+        ("T", "F"),
+        ("S", "N"),
+        ("yes", "no"),
+        ("Yes", "No"),
+        ("YES", "NO"),
+        ("ja", "nein"),
+        ("Ja", "Nein"),
+    ),
+    *(("oui", "non"), ("si", "no"), ("on", "off")),
+)
+"""Words for true and false."""
 _EPOCHS = {10: "epoch_s", 13: "epoch_ms", 16: "epoch_us", 19: "epoch_ns"}
 _DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 """Number of the digits of a time -> its format."""
-_CLOCKS = ("", *(f"{between}%H:%M{rest}" for between in " T" for rest in ("", ":%S", ":%S.%f")))
-_WRITTEN = tuple(
-    date.replace("-", mark) + clock
-    for date in ("%Y-%m-%d", "%d-%m-%Y", "%m-%d-%Y")
-    for mark in "-/."
-    for clock in _CLOCKS
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%H%M", "%H%M%S")
+_NUMBERED_DATES = ("%Y-%m-%d", "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%d-%b-%Y", "%d-%b-%y")
+_DATES = (
+    *(one.replace("-", mark) for one in _NUMBERED_DATES for mark in "-/."),
+    *("%d %b %Y", "%d. %B %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%a, %d %b %Y"),
 )
+_WRITTEN = (
+    *_DATES,
+    *(
+        f"{day}{mark}{clock}{zone}"
+        for day in _DATES
+        for mark in " T:,"
+        for clock in _CLOCKS[:6]
+        for zone in ("", " %z")
+    ),
+    "%a %b %d %H:%M:%S %Y",
+)
+"""Formats of times that are written with marks, or with names of months, the likelier ones first."""
 _DATED = (
     (r"\d{4}-\d{2}-\d{2}", "%Y-%m-%d"),
     (r"\d{4}_\d{2}_\d{2}", "%Y_%m_%d"),
@@ -154,34 +200,42 @@ def infer_schema(
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:
             raise InputError(f"{path}: there is no column {given!r}; the file has: {listed(sample.columns)}")
+    sample = _with_words(sample)
     times = _times_of(sample, time_column)
     if times.local and timezone is None:
         raise InputError(
-            f"{path}: the times in column {times.column!r}, such as {times.example}, do not say their time zone; "
+            f"{path}: the times in column {' and '.join(map(repr, times.columns))}, such as {times.example}, "
+            "do not say their time zone; "
             'give it: --timezone Europe/Copenhagen, or --timezone UTC; in Python timezone="UTC"'
         )
     zone = timezone or "UTC"
-    others = {column: values for column, values in sample.columns.items() if column != times.column}
+    others = {column: values for column, values in sample.columns.items() if column not in times.columns}
     signs = find_signs(others, point_first=sample.layout.get("delimiter", ",") == ",")
     kinds = {column: _kind_of(signs.chosen.with_point(values)) for column, values in others.items()}
-    typed = type_column or _type_column(sample, kinds, times.column)
+    truths = {column: pair for column, values in others.items() if (pair := _truths_of(values))}
+    kinds |= dict.fromkeys(truths, ("bool", 0))
+    words = {
+        name: sorted({pair[at] for pair in truths.values()}) for at, name in enumerate(("true_words", "false_words"))
+    }
+    typed = type_column or _type_column(sample, kinds)
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
-    stamps = read_timestamps(sample.columns[times.column], times.format, zone)
+    stamps = read_timestamps(timestamps_of(sample.columns, times.columns), times.format, zone)
     numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
     place, of_place = _path_template(sample.path, days)
-    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
+    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.columns[0]].type)
     document = {
         "name": name or _stream_name(path),
         "timezone": zone,
         "base_type": BASE_TYPE,
         **({} if typed is None else {"type_attribute": names[typed]}),
-        "timestamp": {"column": times.column} | ({} if arrow_times else {"format": times.format}),
+        "timestamp": {"column": times.columns[0] if len(times.columns) == 1 else list(times.columns)}
+        | ({} if arrow_times else {"format": times.format}),
         "attributes": {
             names[column]: kind if names[column] == column else {"type": kind, "column": column}
             for column, (kind, _) in kinds.items()
         },
-        "source": {**sample.layout, **signs.chosen.given, "path": place},
+        "source": {**sample.layout, **signs.chosen.given, **(words if truths else {}), "path": place},
         "quality": {"max_rejected_share": 0.01},
     }
     others_said = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
@@ -234,12 +288,19 @@ def _read_parquet(path: Path) -> SampledFile:
 
 
 def _read_csv(path: Path) -> SampledFile:
-    with ExitStack() as opened, readable(path):
-        text = open_text(str(path), opened)
-        read, whole = text.readlines(SAMPLE_CHARACTERS), not text.read(1)
-    if not is_utf8("".join(read)):
-        raise InputError(f"{path}: the file is no UTF-8 text; write it anew as UTF-8")
-    lines = [line for line in read if line.strip()]
+    read, whole, encoding = _read_text(path)
+    taken = [found for line in read if (found := re.fullmatch(_ACCESS_LOG, line.rstrip("\r\n"))) is not None]
+    if 10 * len(taken) > 9 * len(read):
+        columns = {
+            name: pa.array([None if one[name] == "-" else one[name] for one in taken], pa.string())
+            for name in taken[0].groupdict()
+        }
+        layout: dict[str, object] = {"format": "regex", "pattern": _ACCESS_LOG, "null_words": ["-"]}
+        return SampledFile(path, columns, len(taken), whole, layout)
+    numbered = [(number, line) for number, line in enumerate(read) if line.strip()]
+    marked = next((one[0] for _, one in numbered[:1] if one[0] in "#%;"), None)
+    comment = marked if marked and any(line[0] != marked for _, line in numbered) else None
+    lines = [line for _, line in numbered if comment is None or line[0] != comment]
     if not lines:
         raise InputError(f"{path}: the file is empty; give one with events")
     delimiter = _delimiter_of(lines[:1000])
@@ -248,22 +309,69 @@ def _read_csv(path: Path) -> SampledFile:
     except csv.Error as error:
         raise InputError(f"{path}: the file is no CSV text: {error}") from error
     width = Counter(len(row) for row in rows[:1000]).most_common(1)[0][0]
+    if width > 1 and not any(row[-1] for row in rows if len(row) == width):  # a delimiter ends the lines
+        rows = [row[:-1] if len(row) == width else row for row in rows]
+        width -= 1
+    begin = next(place for place, row in enumerate(rows) if len(row) == width)
+    skipped = 0 if begin == 0 else next(number for number, line in numbered if line == lines[begin])
+    rows = [row for row in rows[begin:] if len(row) == width]
     header = _has_header(rows, width)
     names = rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
     if len(set(names)) < len(names):
         raise InputError(f"{path}: the header names a column twice: {listed(names)}; name each once")
-    body = [row for row in rows[1 if header else 0 :] if len(row) == width]
+    body = [row for row in rows[1 if header else 0 :] if row != names]
     if not body:
         raise InputError(f"{path}: the file has no rows below its header; give one with events")
+    odd = next((place for place, row in enumerate(body) if any(map(_is_value, row))), 0)
+    body = body[odd:] if odd <= _MOST_ODD else body
     columns = {
         name: pa.array([value or None for value in values], pa.string())
         for name, values in zip(names, zip(*body, strict=True), strict=True)
     }
-    layout: dict[str, object] = {"format": "csv"}
+    layout = {"format": "csv"}
     if not header:
         layout |= {"header": False, "columns": names}
-    layout |= {"delimiter": delimiter} if delimiter != "," else {}
+    given = {"delimiter": delimiter, "encoding": encoding, "skip_lines": skipped, "comment": comment}
+    usual = {"delimiter": ",", "encoding": "utf-8", "skip_lines": 0, "comment": None}
+    layout |= {name: value for name, value in given.items() if value != usual[name]}
     return SampledFile(path, columns, len(body), whole, layout)
+
+
+def _read_text(path: Path) -> tuple[list[str], bool, str]:
+    """The first lines of a file of text, whether they are all, and its encoding: UTF-8, UTF-16 or cp1252."""
+    for encoding in ("utf-8", "utf-16", "cp1252"):
+        with ExitStack() as opened:
+            text = open_text(str(path), opened, encoding)
+            try:
+                with readable(path):
+                    read, whole = text.readlines(SAMPLE_CHARACTERS), not text.read(1)
+            except InputError:
+                if encoding != "utf-16":
+                    raise
+                continue
+        if is_utf8("".join(read)) and (encoding != "utf-16" or any(line.isascii() for line in read[:100])):
+            return read, whole, encoding
+    raise InputError(f"{path}: the file is no text in UTF-8, UTF-16 or cp1252; write it anew as UTF-8")
+
+
+def _with_words(sample: SampledFile) -> SampledFile:
+    """The sample without the words for no value in columns of numbers, which its layout names."""
+    words: dict[str, None] = {}
+    for values in sample.columns.values():
+        distinct = pc.unique(pc.drop_null(values)).to_pylist() if pa.types.is_string(values.type) else []
+        none = [one for one in distinct if one in _NO_VALUES]
+        if none and len(none) < len(distinct) and all(_is_value(one) for one in distinct if one not in none):
+            words |= dict.fromkeys(none)
+    if not words:
+        return sample
+    no_value = pa.array(list(words))
+    columns = {
+        name: pc.if_else(pc.is_in(values, no_value), pa.scalar(None, pa.string()), values)
+        if pa.types.is_string(values.type)
+        else values
+        for name, values in sample.columns.items()
+    }
+    return replace(sample, columns=columns, layout={**sample.layout, "null_words": list(words)})
 
 
 def _read_json(path: Path) -> SampledFile:
@@ -321,7 +429,7 @@ def _is_value(text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Times:
-    column: str
+    columns: tuple[str, ...]
     format: str
     local: bool
     example: str
@@ -338,17 +446,35 @@ def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
         shown = ", ".join(f"{name} ({values[0]})" for name, values in sample.columns.items())
         what = f"column {wanted!r} has no times that can be read" if wanted else "no column has times that can be read"
         raise InputError(
-            f"{sample.path}: {what}; the columns, with the first values, are: {shown}. A time is ISO 8601, a number of "
-            "seconds, ms, us or ns since 1970, or digits of fixed places such as 04.03.2025 09:30"
+            f"{sample.path}: {what}; the columns, with the first values, are: {shown}. Tried were: ISO 8601, a number "
+            "of seconds, ms, us or ns since 1970, digits such as 202503040930, dates such as 04.03.2025, 3/4/25 and "
+            "4 Mar 2025, with and without a time of day, and a date and a time in two columns"
         )
 
-    def worth(one: _Times) -> tuple[bool, bool]:
-        to_the_minute = not one.local or one.format.endswith(("M", "S", "f")) or ":" in one.example
-        return to_the_minute, _TIME_NAME.search(one.column) is not None
+    def is_to_the_minute(one: _Times) -> bool:
+        return not one.local or re.search("%[MSf]", one.format) is not None or ":" in one.example
 
-    best = max(found.values(), key=worth)
-    others = tuple(name for name in found if name != best.column)
-    return _Times(best.column, best.format, best.local, best.example, others, best.note)
+    best = max(found.values(), key=lambda one: (is_to_the_minute(one), _TIME_NAME.search(one.columns[0]) is not None))
+    if not is_to_the_minute(best):
+        best = next((one for name in sample.columns if (one := _with_clock(sample, best, name))), best)
+    others = tuple(name for name in found if name not in best.columns)
+    return replace(best, others=others)
+
+
+def _with_clock(sample: SampledFile, dates: _Times, column: str) -> _Times | None:
+    """The times of dates and a column of times of day; None if the column has none."""
+    values = sample.columns[column]
+    example = next((one for one in values.to_pylist() if one is not None), None)
+    named = _TIME_NAME.search(column) is not None
+    if column in dates.columns or not isinstance(example, str) or not (named or ":" in example):
+        return None
+    columns = (*dates.columns, column)
+    texts = timestamps_of(sample.columns, columns)
+    for clock in _CLOCKS:
+        form = f"{'%Y-%m-%d' if dates.format == 'iso' else dates.format} {clock}"
+        if int(read_timestamps(texts, form, "UTC").unreadable.sum()) <= most_stray(len(texts)):
+            return _Times(columns, form, True, f"{dates.example} {example}", note=dates.note)
+    return None
 
 
 def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times | None:
@@ -360,25 +486,29 @@ def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times 
     if example is None:
         return None
     if pa.types.is_timestamp(values.type):
-        return _Times(column, "iso", values.type.tz is None, example)
+        return _Times((column,), "iso", values.type.tz is None, example)
     if pa.types.is_date(values.type):
-        return _Times(column, "iso", True, example)
+        return _Times((column,), "iso", True, example)
     if not (
         pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_integer(values.type)
     ):
         return None
     texts = pc.drop_null(values).slice(0, 20_000)
     named = wanted or _TIME_NAME.search(column) is not None
-    stray = {one: int(read_timestamps(texts, one, "UTC").unreadable.sum()) for one in _formats_like(example, named)}
+    likely = _formats_like(example, named)
+    if likely and likely[0] in EPOCH_UNITS:
+        sizes = set(pc.unique(pc.utf8_length(pc.cast(texts, pa.string()))).to_pylist())
+        likely = [EPOCH] if len(sizes & _EPOCHS.keys()) > 1 else likely  # the unit changes
+    stray = {one: int(read_timestamps(texts, one, "UTC").unreadable.sum()) for one in likely}
     best, *others = sorted(stray, key=lambda one: stray[one]) or [""]
     if not best or stray[best] > most_stray(len(texts)):
         return None
-    local = best not in EPOCH_UNITS
+    local = best not in (EPOCH, *EPOCH_UNITS) and not best.endswith("%z")
     if best == "iso":
         local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
     also = [one for one in others if stray[one] == stray[best]]
     note = f"day and month may be the other way round ({also[0]}): no value of the sample tells" if also else ""
-    return _Times(column, best, local, example, note=note)
+    return _Times((column,), best, local, example, note=note)
 
 
 def _formats_like(example: str, named: bool) -> list[str]:
@@ -387,6 +517,8 @@ def _formats_like(example: str, named: bool) -> list[str]:
     A number is a time only in a column that is named like one, or with a length that no other number is likely to have.
     """
     text = example.strip()
+    if re.fullmatch(r"\d{10}\.\d+|\d{13}\.\d+", text) and (named or text[10] != "."):
+        return [_EPOCHS[text.index(".")]]
     if text.isdigit():
         if len(text) in _EPOCHS and (named or len(text) > 10):
             return [_EPOCHS[len(text)]]
@@ -394,9 +526,10 @@ def _formats_like(example: str, named: bool) -> list[str]:
         return [_DIGITS[len(text)]] if len(text) in _DIGITS and plausible and (named or len(text) > 8) else []
     if re.match(r"\d{4}-\d{2}-\d{2}([ T]|$)", text):
         return ["iso"]
-    if not re.match(r"\d{2}(\d{2})?[-/.]\d{2}[-/.]\d{2}", text):
+    if not re.match(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{2,4}|([A-Za-z]{3},? )?(\d{1,2}\.?[-/. ])?[A-Za-z]{3,9}[-/. ]\d", text):
         return []
-    return [one for one in _WRITTEN if not read_timestamps(pa.array([text]), one, "UTC").unreadable[0]]
+    alike = [one for one in _WRITTEN if re.match(expression_of(one), text)]
+    return [one for one in alike if not read_timestamps(pa.array([text]), one, "UTC").unreadable[0]]
 
 
 # -- types of values --------------------------------------------------------------------------------------------------
@@ -428,19 +561,25 @@ def _kind_of(values: pa.Array) -> tuple[str, int]:
     return "string", 0
 
 
-def _type_column(sample: SampledFile, kinds: Mapping[str, tuple[str, int]], times: str) -> str | None:
+def _truths_of(values: pa.Array) -> tuple[str, str] | None:
+    """The words for true and false that a column has alone, both of them; None if it has others."""
+    distinct = set(pc.unique(pc.drop_null(values)).to_pylist()) if pa.types.is_string(values.type) else set()
+    return next((pair for pair in _TRUTHS if distinct == {*pair}), None)
+
+
+def _type_column(sample: SampledFile, kinds: Mapping[str, tuple[str, int]]) -> str | None:
     """The column whose values divide the events best into types: texts or codes that come again and again."""
-    found: list[tuple[tuple[bool, bool, int], str]] = []
+    found: list[tuple[tuple[int, bool, int], str]] = []
     for place, (column, (kind, _)) in enumerate(kinds.items()):
-        named = _TYPE_NAME.search(column) is not None
+        named = next((len(_TYPE_NAMES) - at for at, one in enumerate(_TYPE_NAMES) if one.search(column)), 0)
         values = sample.columns[column]
-        if kind not in ("string", "int64") or values.null_count or column == times or (kind == "int64" and not named):
+        if kind not in ("string", "int64") or values.null_count or (kind == "int64" and not named):
             continue
         if kind == "string" and _time_format(column, values):
             continue
         distinct = len(pc.unique(values))
         if distinct * 2 <= sample.rows and (named or distinct > 1) and (named or distinct <= 1000):
-            found.append(((named, distinct > 1, -place), column))
+            found.append(((named if distinct > 1 else 0, distinct > 1, -place), column))
     return max(found)[1] if found else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -18,7 +18,7 @@ from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.readers import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.stream_document import SourceLayout
-from cep_pipeline.events.timestamps import read_timestamps
+from cep_pipeline.events.timestamps import read_timestamps, timestamps_of
 from cep_pipeline.patterns.expressions import ValueType
 
 FILE = "_file"
@@ -119,13 +119,6 @@ def check_rows(
         keep[list(reasons)] = False
         events = events.filter(pa.array(keep))
     return CheckedBlock(events, tuple(row.as_kept() for row in rejected))
-
-
-def timestamps_of(columns: Mapping[str, pa.Array], names: Sequence[str]) -> pa.Array:
-    """The column of timestamps; of several, what they hold, with a blank between it, null where one holds nothing."""
-    if len(names) == 1:
-        return columns[names[0]]
-    return pc.binary_join_element_wise(*(pc.cast(columns[name], pa.string()) for name in names), " ")
 
 
 def _typed(

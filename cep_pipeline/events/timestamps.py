@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
@@ -103,6 +103,13 @@ class TimestampColumn:
     nonexistent: np.ndarray
     twice: np.ndarray
     finer: np.ndarray
+
+
+def timestamps_of(columns: Mapping[str, pa.Array], names: Sequence[str]) -> pa.Array:
+    """The column of timestamps; of several, what they hold, with a blank between it, null where one holds nothing."""
+    if len(names) == 1:
+        return columns[names[0]]
+    return pc.binary_join_element_wise(*(pc.cast(columns[name], pa.string()) for name in names), " ")
 
 
 def read_timestamps(
@@ -280,7 +287,7 @@ def _of_iso(text: pa.Array, finer: np.ndarray) -> tuple[pa.Array, pa.Array]:
     return local, instants
 
 
-def _expression(layout: str) -> str:
+def expression_of(layout: str) -> str:
     """A regular expression for texts of a layout; a group is a directive's letter.
 
     A number may lack leading zeros where no other number stands beside it.
@@ -296,7 +303,7 @@ def _expression(layout: str) -> str:
 
 def _of_layout(text: pa.Array, layout: str, finer: np.ndarray) -> tuple[pa.Array, pa.Array]:
     """Text of a layout as local times, or as instants where the layout has the offset from UTC."""
-    found = pc.extract_regex(pc.utf8_trim_whitespace(text), _expression(layout))
+    found = pc.extract_regex(pc.utf8_trim_whitespace(text), expression_of(layout))
     fits = as_mask(pc.is_valid(found))
     names = {found.type.field(place).name for place in range(found.type.num_fields)}
 
