@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -58,12 +59,12 @@ def second_pass(twice: pa.Table, schema: StreamSchema, file: str) -> SecondPass:
     lines: list[Array] = [np.zeros(0, np.int64)]
     notes: list[tuple[date, str]] = []
     for number in sorted(pc.unique(twice.column(LOCAL_DAY)).to_pylist()):
-        day = day_of(number)
-        begin, end = day_bounds(day, schema.timezone)
+        day, zone = day_of(number), schema.file_timezone
         rows = twice.filter(pc.equal(twice.column(LOCAL_DAY), number)).combine_chunks()
+        begin, end = day_bounds(rows.column(TIMESTAMP)[0].as_py().astimezone(ZoneInfo(zone)).date(), zone)
         shift_us = end - begin - US_PER_DAY  # none of the day before, where the hour reaches over midnight
         lines.append(_second(rows, schema, shift_us // 2) if shift_us > 0 else np.zeros(0, np.int64))
-        notes.append((day, f"{file}: {_said(day, schema.timezone, rows.num_rows, lines[-1])}"))
+        notes.append((day, f"{file}: {_said(day, zone, rows.num_rows, lines[-1])}"))
     return SecondPass(np.sort(np.concatenate(lines)), tuple(notes))
 
 

@@ -69,7 +69,9 @@ def check_rows(
     reasons: dict[int, list[str]] = defaultdict(list)
     stamps = timestamps_of(block.columns, source.timestamp.column)
     later = None if second is None else np.isin(block.lines, second)
-    instants = read_timestamps(stamps, source.timestamp.format, schema.timezone, later=later)
+    instants = read_timestamps(
+        stamps, source.timestamp.format, schema.file_timezone, later=later, days_of=schema.timezone
+    )
     missing = as_mask(pc.is_null(stamps))
     outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
 
@@ -83,7 +85,7 @@ def check_rows(
         instants.unreadable,
         lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {formats}",
     )
-    skipped = f"does not exist in {schema.timezone} (the clock skips it)"
+    skipped = f"does not exist in {schema.file_timezone} (the clock skips it)"
     reject(instants.nonexistent, lambda at: f"{stamp}: the local time {_quoted(stamps[at])} {skipped}")
     reject(outside, lambda at: f"day {day_of(int(instants.local_day[at]))} is outside the file's period, {period}")
     columns: dict[str, pa.Array] = {TIMESTAMP: instants.utc}

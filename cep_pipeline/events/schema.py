@@ -60,6 +60,7 @@ class PlainSchema(TypedDict, total=False):
     key: list[str]
     on_missing: OnMissing
     timezone: str
+    pattern_timezone: str | None
 
 
 PlainSchema.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
@@ -91,8 +92,8 @@ class StreamSchema:
         duplicate. Empty: there are no duplicates.
     on_missing
         What a day without files is: an `error`, an `empty` day, or a day to `skip`.
-    timezone
-        IANA name; the zone of local source times and of the stream's days.
+    timezone, pattern_timezone
+        IANA names: the zone of the stream's days, and that of the clock of patterns, None where it is the same.
     source
         Layout of the raw files; None for a stream that is given as rows.
     derived
@@ -127,6 +128,7 @@ class StreamSchema:
     source: SourceLayout | None = None
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
+    pattern_timezone: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
@@ -153,10 +155,11 @@ class StreamSchema:
             self._check_known(expected.column, self.raw_attributes, "expectation on", *where)
             if expected.has_bounds and not self.attributes[expected.column].is_number:
                 raise self._error(f"expectation on {expected.column!r}: bounds are for int64 and float64", *where)
-        try:
-            check_timezone(self.timezone)
-        except InputError as error:
-            raise self._error(str(error), "timezone") from error
+        for clock, zone in (("timezone", self.timezone), ("pattern_timezone", self.clock_timezone)):
+            try:
+                check_timezone(zone)
+            except InputError as error:
+                raise self._error(str(error), clock) from error
 
     def _check_names(self) -> None:
         """All names must be columns of one table, which knows no case and has a column `day`."""
@@ -247,8 +250,9 @@ class StreamSchema:
         ----------
         data
             `attributes` (name to one of int64, float64, bool, string, list<float64>), `type_attribute` or `base_type`,
-            and optionally `types`, `key`, `on_missing`, `timezone`, `name`. Without `type_attribute` an attribute
-            `event_type` is added that holds the type; it is the `base_type` where no event says another.
+            and optionally `types`, `key`, `on_missing`, `timezone`, `pattern_timezone`, `name`. Without
+            `type_attribute` an attribute `event_type` is added that holds the type; it is the `base_type` where no
+            event says another.
         name
             The stream's name where `data` has none.
 
@@ -278,7 +282,18 @@ class StreamSchema:
             key=tuple(data.get("key", ())),
             on_missing=data.get("on_missing", "error"),
             timezone=data.get("timezone", "UTC"),
+            pattern_timezone=data.get("pattern_timezone"),
         )
+
+    @property
+    def file_timezone(self) -> str:
+        """The zone of times in the raw files that do not say theirs."""
+        return (None if self.source is None else self.source.timestamp.timezone) or self.timezone
+
+    @property
+    def clock_timezone(self) -> str:
+        """The zone of the clock that patterns read."""
+        return self.pattern_timezone or self.timezone
 
     @cached_property
     def referable(self) -> Mapping[str, ValueType]:
@@ -415,6 +430,7 @@ class StreamSchema:
             "attributes": {name: kind.value for name, kind in self.attributes.items()},
             "types": self.types,
             "timezone": self.timezone,
+            "pattern_timezone": self.pattern_timezone,
         }
         fitting = events.select(self.arrow_schema.names).cast(self.arrow_schema)
         return fitting.replace_schema_metadata({_STREAM_MARK: json.dumps(told)})
@@ -492,6 +508,7 @@ def schema_of(document: StreamDocument) -> StreamSchema:
         key=tuple(document.key),
         on_missing=document.on_missing,
         timezone=document.timezone,
+        pattern_timezone=document.pattern_timezone,
         source=source,
         derived=tuple(derived),
         quality=document.quality,

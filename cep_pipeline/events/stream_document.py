@@ -18,7 +18,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.columns import EVENT_TYPE
 from cep_pipeline.events.raw_files import PathTemplate
-from cep_pipeline.events.timestamps import check_format
+from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.foreign_text import did_you_mean, listed
 
 LONGEST_VALUE = 64 << 10
@@ -62,6 +62,18 @@ class TimestampSettings(Document):
         example="%Y-%m-%d %H:%M",
         min_length=1,
     )
+
+    timezone: str | None = setting(
+        "Time zone of the times in the files that do not say theirs: an IANA name. Without it they are in the "
+        "`timezone` of the stream.",
+        None,
+        example="UTC",
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str | None) -> str | None:
+        return None if value is None else checked(check_timezone, value)
 
     @field_validator("format")
     @classmethod
@@ -269,6 +281,7 @@ class SourceLayout:
             "timestamp_column": _as_written(self.timestamp.column),
             "timestamp_format": _as_written(self.timestamp.format),
             "columns": self.columns,
+            **({} if self.timestamp.timezone is None else {"timestamp_timezone": self.timestamp.timezone}),
             **settings.model_dump(exclude_defaults=True, exclude={*first, "path", "columns"}),
         }
 
@@ -469,9 +482,15 @@ class StreamDocument(Document):
         example="cold_rooms",
     )
     timezone: str = setting(
-        "Time zone of times without an offset, and of the stream's days: an IANA name.",
+        "Time zone of the stream's days, and of all below where they have no other: an IANA name.",
         "UTC",
         example="Europe/Copenhagen",
+    )
+    pattern_timezone: str | None = setting(
+        "Time zone of the clock that patterns read: `time_of_day`, `TIMESTAMP '…'` and the intervals of SUMMARIZE. "
+        "Without it, that of the days.",
+        None,
+        example="America/New_York",
     )
     base_type: str | None = setting(
         "An event type that every event has besides its own, so that a pattern can ask for any event.",

@@ -113,15 +113,20 @@ def timestamps_of(columns: Mapping[str, pa.Array], names: Sequence[str]) -> pa.A
 
 
 def read_timestamps(
-    column: pa.Array, formats: str | Sequence[str], timezone: str, *, later: np.ndarray | None = None
+    column: pa.Array,
+    formats: str | Sequence[str],
+    timezone: str,
+    *,
+    later: np.ndarray | None = None,
+    days_of: str | None = None,
 ) -> TimestampColumn:
     """Read a column of timestamps: text in a format, numbers for the epoch formats, or an Arrow timestamp or date.
 
-    Of several formats, each text has the first that reads it. The time zone is that of times that do not say theirs. An
-    ambiguous local time is the later of its two instants in the rows that are marked as `later`, and else the earlier;
-    a nonexistent one is no time. 24:00 is the first instant of the next day. Nanoseconds are cut off the timestamps and
-    kept beside them; fractions of an epoch are read to the microsecond. The null type of a column that is empty
-    throughout is accepted.
+    Of several formats, each text has the first that reads it. The zone is that of times that do not say theirs, and
+    `days_of` that of the days, where it is another one. An ambiguous local time is the later of its two instants in the
+    rows that are marked as `later`, and else the earlier; a nonexistent one is no time. 24:00 is the first instant of
+    the next day. Nanoseconds are cut off the timestamps and kept beside them; fractions of an epoch are read to the
+    microsecond. The null type of a column that is empty throughout is accepted.
     """
     missing = as_mask(pc.is_null(column))
     finer = np.zeros(len(column), np.int16)
@@ -141,6 +146,7 @@ def read_timestamps(
             rest = pc.if_else(unread, rest, pa.scalar(None, rest.type))
     clock, utc, nonexistent, twice = _both_clocks(local, instants, timezone, later)
     unreadable = as_mask(pc.is_null(utc)) & ~missing & ~nonexistent
+    clock = clock if days_of in (None, timezone) else _local_of(utc, str(days_of))
     return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent, twice, finer)
 
 

@@ -163,7 +163,7 @@ class _Statement:
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, types)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.clock_timezone, types)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
@@ -212,7 +212,7 @@ class _Statement:
             type_attribute=self.schema.type_attribute,
             base_type=self.schema.base_type,
             attributes=tuple(self.schema.attributes.items()),
-            timezone=self.schema.timezone,
+            timezone=self.schema.clock_timezone,
             source=self.cursor.source.name,
             written=written,
         )

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cep_pipeline import detect, parse_patterns
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.raw_files import UNBOUNDED, Period
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import check_rows, day_of
@@ -105,3 +107,27 @@ def test_a_value_of_text_that_is_too_long_rejects_its_row(
     said = f"has 2,000,000 bytes, more than source.longest_value, {longest or 65_536:,}"
     assert reasons[5].startswith("column 'symbol': 'yyyyy") and reasons[5].endswith(said)
     assert max(map(len, [*reasons.values(), *raw.values()])) <= 10_000 and "characters left out" in raw[5]
+
+
+def test_files_days_and_patterns_may_have_three_clocks(tmp_path: Path) -> None:
+    schema = trades(
+        tmp_path,
+        timezone="America/New_York",
+        pattern_timezone="Europe/London",
+        timestamp={"column": "timestamp", "timezone": "Asia/Tokyo"},
+        source={"format": "csv", "path": "trades.csv"},
+        derived=None,
+    )
+    times = ("2025-03-04 13:59:59", "2025-03-04 14:00:00", "2025-03-04T14:00:00Z")
+    (tmp_path / "trades.csv").write_text(HEADER + "".join(f"SPY,{time},1,1\n" for time in times))
+    events = load_events(schema, [tmp_path / "trades.csv"]).events
+    assert [str(one) for one in events["timestamp"].to_pylist()] == [
+        *("2025-03-04 04:59:59+00:00", "2025-03-04 05:00:00+00:00", "2025-03-04 14:00:00+00:00"),
+    ]
+    rows, _, _ = read_csv(tmp_path / "trades.csv", schema)
+    assert [day_of(day) for day in rows["_day"].to_pylist()] == [date(2025, 3, 3), *[date(2025, 3, 4)] * 2]
+    (pattern,) = parse_patterns(
+        "PATTERN SEQ(Trade a) WHERE time_of_day(a.timestamp) = TIME '05:00:00' WITHIN 1 s", schema
+    )
+    assert pattern.timezone == "Europe/London"
+    assert [table.num_rows for table in detect([pattern], events).values()] == [1]
