@@ -8,6 +8,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import click
+import numpy as np
 import pyarrow as pa
 from rich.progress import Progress
 
@@ -33,7 +35,7 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, t
 from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.inference import InferredSchema
+    from cep_pipeline.events.inference import InferredSchema, SampledFile
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration, Stream
@@ -56,8 +58,9 @@ def init(
 
     Files that are there already are not overwritten. With --data the project is about the stream of that file. Its
     schema is inferred: the delimiter and the header, the types of the columns, the column with the time and how it is
-    written, and a column whose values divide the events into types. Comments in it say what is doubtful. Without
-    --data it is about two days of readings in cold rooms, which are made too.
+    written, and a column whose values divide the events into types. Comments in it say what is doubtful. The pattern is
+    counted on the rows that were read, and made so that it has tens to thousands of matches a day. Without --data the
+    project is about two days of readings in cold rooms, which are made too.
 
     \b
     Examples:
@@ -65,6 +68,7 @@ def init(
       cep init project --data readings/2025-03-04.csv --timezone Europe/Copenhagen
     """
     from cep_pipeline.events.inference import infer_schema
+    from cep_pipeline.events.schema import StreamSchema
 
     name = None
     names = ("pipeline.yaml", "streams", "patterns")
@@ -80,11 +84,15 @@ def init(
     stream_file = folder / "streams" / f"{made.name}.yaml"
     pattern_file = folder / "patterns" / f"{made.name}.sase"
     _write_new(stream_file, made.text)
-    _write_new(pattern_file, _first_pattern(made))
+    first = _fitting_pattern(made, StreamSchema.load(stream_file))
+    _write_new(pattern_file, first.text)
     _write_new(folder / "pipeline.yaml", _pipeline_text(made, root_text))
     for path in (folder / "pipeline.yaml", stream_file, pattern_file):
         say(f"made {path}")
-    days = {} if made.dated else {"from": made.days[0], "to": made.days[1]}
+    of = f"{made.days[0]} to {made.days[-1]}" if len(made.days) > 1 else made.days[0]
+    matches = f"{first.matches:,} match{'' if first.matches == 1 else 'es'}"
+    say(f"the first pattern, rising, has {matches} in the {counted(made.sample.rows, 'row')} that were read, of {of}")
+    days = {} if made.dated else {"from": made.days[0], "to": made.days[-1]}
     say(f"next:\n  {shlex.join(['cd', str(folder)])}\n  cep check\n  {next_command('run', **days)}\n  cep matches")
 
 
@@ -112,16 +120,79 @@ def _example_days(folder: Path) -> Path:
     return path
 
 
-def _first_pattern(made: InferredSchema) -> str:
+@dataclass(frozen=True)
+class FirstPattern:
+    """The text of a first pattern, and the number of its matches in the sample."""
+
+    text: str
+    matches: int
+
+
+FEW_A_DAY, MANY_A_DAY = 10, 2_000
+"""The matches that a first pattern should have on a day: there is something to see, and not more than one looks at."""
+
+
+def _fitting_pattern(made: InferredSchema, schema: StreamSchema) -> FirstPattern:
+    """A first pattern with tens to thousands of matches a day, as far as its window and its rise give them."""
+    from cep_pipeline.detection.detect import detect
+    from cep_pipeline.language.parser import parse_patterns
+
+    events = _events_of(made.sample, schema)
+    usual, days = max(made.gap_us * 3, 1), len(made.days)
+
+    def made_of(window_us: int, rise: float) -> FirstPattern:
+        text = _first_pattern(made, window_us, rise)
+        (counts,) = detect(parse_patterns(text, schema), events, output="count").values()
+        return FirstPattern(text, int(counts["count"][0].as_py()))
+
+    for window_us in (usual * by for by in (1, 3, 10, 30, 100)):
+        found = made_of(window_us, 0.0)
+        if found.matches >= FEW_A_DAY * days:
+            break
+    rises = _steps_of(events[made.numbers[0]]) if made.numbers else []
+    for at, rise in [(window_us, rise) for rise in rises] + [(max(usual // by, 1), 0.0) for by in (3, 10, 100)]:
+        if found.matches <= MANY_A_DAY * days:
+            break
+        narrower = made_of(at, rise)
+        found = narrower if 0 < narrower.matches < found.matches else found
+    return found
+
+
+def _events_of(sample: SampledFile, schema: StreamSchema) -> pa.Table:
+    from cep_pipeline.events.raw_files import UNBOUNDED
+    from cep_pipeline.events.readers import RawBlock
+    from cep_pipeline.events.row_checks import check_rows
+
+    rows = RawBlock(sample.columns, np.arange(1, sample.rows + 1), lambda row: f"row {row + 1}")
+    found = check_rows(rows, schema, UNBOUNDED, str(sample.path)).events.sort_by("timestamp")
+    found = found.append_column("seq", pa.array(np.arange(found.num_rows)))
+    return found.select(schema.arrow_schema.names).cast(schema.arrow_schema)
+
+
+def _steps_of(column: pa.ChunkedArray) -> list[float]:
+    """Differences that values of a column may have, ascending: from the least between two of them to that of most."""
+    values = np.unique(np.asarray(column.drop_null().cast(pa.float64())))
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return []
+    spread = values[-1] - values[0]
+    least = max(float(np.diff(values).min()), spread / 1e5)
+    steps = (float(f"{least * by * 10**power:.1g}") for power in range(6) for by in (1, 2, 5))
+    return [step for step in steps if step < spread]
+
+
+def _first_pattern(made: InferredSchema, window_us: int, rise: float) -> str:
     """The text of a first pattern over a stream: three events of one type, of which a number rises."""
     from cep_pipeline.events.inference import BASE_TYPE
     from cep_pipeline.language.formatter import format_window
     from cep_pipeline.patterns.pattern import Window
 
-    window = format_window(Window(time_us=max(made.gap_us * 3, 1)))
+    window = format_window(Window(time_us=window_us))
     same = [f"[{made.type_column}]"] if made.type_column else []
     number = made.numbers[0] if made.numbers else None
     rises = [f"second.{number} > first.{number}", f"third.{number} > second.{number}"] if number else []
+    if number and rise:
+        rises.append(f"third.{number} - first.{number} > {np.format_float_positional(rise, trim='-')}")
     where = f"WHERE {' AND '.join([*same, *rises])}\n" if same or rises else ""
     returns = f"RETURN first.{number} AS low, third.{number} AS high" if number else ""
     agree = (
@@ -167,7 +238,9 @@ ATTRIBUTES_SHOWN = 10
 @click.option("--schema", type=PATH, help="Stream schema (YAML), where there is no pipeline.yaml.")
 @configuration_options
 @click.option("--day", type=Day(), help="A day of the configured stream, in place of files; the first if not given.")
-@click.option("--rows", type=click.IntRange(min=0), default=10, show_default=True, help="Events to show.")
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=10, show_default=True, help="Events, and rejected rows, to show."
+)
 @json_option
 def preview(
     files: tuple[Path, ...],
@@ -210,7 +283,8 @@ def preview(
         "types": {str(one[kind]): one["count_all"] for one in types.to_pylist()},
         "first": [{**one, "timestamp": one["timestamp"].astimezone(zone).isoformat(sep=" ")} for one in shown],
         "rejected_rows": [
-            {"file": file, "line": row.line, "reason": row.reason, "row": row.raw} for file, row in loaded.examples
+            {"file": file, "line": row.line, "reason": row.reason, "row": row.raw}
+            for file, row in loaded.examples[:rows]
         ],
         "notes": list(loaded.notes),
         "warnings": doubts_about_order(patterns, events),

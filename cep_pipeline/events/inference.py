@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ SAMPLE_CHARACTERS = 8 << 20
 SAMPLE_ROWS = 200_000
 """Rows of a Parquet file that are looked at."""
 BASE_TYPE = "Event"
+_OLD_DAYS = 31
+"""Days after which a file is one of the past, and no new one is waited for."""
 _MOST_ODD = 3
 """Rows below a header that may be no events, such as units."""
 _DELIMITERS = ",;\t|"
@@ -120,14 +122,15 @@ class SampledFile:
 class InferredSchema:
     """A proposed schema: its document, comments on settings of it by their names, and what was seen on the way.
 
-    `gap_us` is the usual time between two events of one type. The days are the first and the last of the sample.
+    `gap_us` is the usual time between two events of one type. The days are those of the `sample`, ascending.
     """
 
     head: str
     document: Mapping[str, Any]
     comments: Mapping[str, str]
     gap_us: int
-    days: tuple[date, date]
+    days: tuple[date, ...]
+    sample: SampledFile
 
     @property
     def name(self) -> str:
@@ -223,6 +226,7 @@ def infer_schema(
     numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
     place, of_place = _path_template(sample.path, days)
+    is_old = "{day:" in place and date.today() - days[-1] > timedelta(days=_OLD_DAYS)
     arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.columns[0]].type)
     document = {
         "name": name or _stream_name(path),
@@ -235,6 +239,7 @@ def infer_schema(
             names[column]: kind if names[column] == column else {"type": kind, "column": column}
             for column, (kind, _) in kinds.items()
         },
+        **({"on_missing": "skip"} if is_old else {}),
         "source": {**sample.layout, **signs.chosen.given, **(words if truths else {}), "path": place},
         "quality": {"max_rejected_share": 0.01},
     }
@@ -247,6 +252,7 @@ def infer_schema(
         "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note else ''}{others_said}",
         "attributes": "int64, float64, bool or string; a column that is not listed is left out",
         **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
+        "on_missing": "a day without a file is passed over: the files are of the past",
         "source": _shown(signs.said, 200) if signs.chosen.given or signs.other is not None else "",
         "source.path": of_place,
         "quality.max_rejected_share": "a day with more bad rows is refused",
@@ -254,7 +260,7 @@ def infer_schema(
     looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows of {_shown(sample.path.name)}"
     head = f"A stream schema proposed from {looked}: read it, and correct what is wrong."
     gap_us = _usual_gap(stamps.utc, None if typed is None else sample.columns[typed])
-    return InferredSchema(head, document, comments, gap_us, (days[0], days[-1]))
+    return InferredSchema(head, document, comments, gap_us, tuple(days), sample)
 
 
 def _said_of_types(column: pa.Array) -> str:

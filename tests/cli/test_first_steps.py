@@ -6,8 +6,11 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -448,3 +451,21 @@ def test_signs_that_are_not_certain_are_told(
     assert schema["attributes"]["x"] == kind
     assert schema["source"] == {"format": "csv", "delimiter": ";", **source, "path": "x.csv"}
     assert comment in text
+
+
+def test_the_first_pattern_of_bursts_has_some_thousand_matches_at_most(tmp_path: Path) -> None:
+    rows, cents, draw = ["time,symbol,price"], 10_000, Random(7)
+    for number in range(6000):
+        cents += draw.choice((-3, -2, -1, 0, 1, 2, 3))
+        at = datetime(2025, 3, 4, 9) + timedelta(seconds=number // 300 * 60, milliseconds=number % 300)
+        rows.append(f"{at.isoformat()},{'AB'[number % 2]},{cents / 100:.2f}")
+    (tmp_path / "2025-03-04.csv").write_text("\n".join(rows) + "\n")
+    made = cep("init", tmp_path / "mine", "--data", "2025-03-04.csv", "--timezone", "UTC", folder=tmp_path)
+    assert made.code == 0, made.errors
+    said = re.search(r"the first pattern, rising, has ([\d,]+) matches in the 6,000 rows .* of 2025-03-04", made.output)
+    assert said is not None and 10 <= int(said[1].replace(",", "")) <= 2000
+    (schema,) = (tmp_path / "mine" / "streams").iterdir()
+    (patterns,) = (tmp_path / "mine" / "patterns").iterdir()
+    files = "--patterns", patterns, "--schema", schema, "--events", "2025-03-04.csv"
+    assert said[1] in cep("detect", *files, "--output", "count", folder=tmp_path).errors
+    assert "on_missing: skip" in schema.read_text()
