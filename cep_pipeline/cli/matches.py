@@ -176,13 +176,15 @@ def matches(
         shows = next_command("status", stream=name)
         console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
         return
-    if events:
-        for shown in event_tables(found, of_match, totals, local_in(zone), zone):
-            console.print(shown)
-    else:
+    for shown in event_tables(found, of_match, totals, local_in(zone), zone) if events else ():
+        console.print(shown)
+    if not events:
         console.print(_match_table(found, local_in(zone), zone))
         console.print("an event is its variable and its position in its day; --events shows it")
-        console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
+        if first == last and match_id is None:  # the numbers are those of all days, or of one
+            chosen = {"stream": name, "pattern_set": pattern_set if len(sets) > 1 else None}
+            shows = next_command("why", found["pattern"][0].as_py(), 1, **chosen, day=first)
+            console.print(f"`{shows}` explains a match, by its pattern and its number", soft_wrap=True)
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
 
@@ -295,13 +297,14 @@ def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -> Table:
-    rows = []
+    rows, numbers = [], Counter[str]()
     for row in found.to_pylist():
+        numbers[row["pattern"]] += 1
         start, end = local(row["start_ts"]), local(row["end_ts"])
         until = end.partition(" ")[2] if start[:10] == end[:10] else end
         bound = ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"])
-        rows.append((row["pattern"], start, until, bound, _returns(row["returns"])))
-    return table_of(("pattern", f"from ({zone})", "to", "events of the day", "returns"), rows)
+        rows.append((row["pattern"], str(numbers[row["pattern"]]), start, until, bound, _returns(row["returns"])))
+    return table_of(("pattern", "no.", f"from ({zone})", "to", "events of the day", "returns"), rows, right=slice(1, 2))
 
 
 def event_tables(

@@ -21,6 +21,7 @@ from cep_pipeline.cli.options import (
     days_asked,
     days_options,
     json_option,
+    next_command,
     one_of_two,
     pattern_file_options,
     tell_notes,
@@ -53,26 +54,32 @@ _SOURCE = with_options(
 
 
 @click.command()
-@click.argument("match_id")
+@click.argument("match")
+@click.argument("number", type=click.IntRange(min=1), required=False)
 @_SOURCE
 @click.option("--day", type=Day(), help="The day on which the match became final; all days if not given.")
 @json_option
-def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> None:
+def why(match: str, number: int | None, pattern: str | None, as_json: bool, **options: Any) -> None:
     """Explain a match: its events, and each rule of its pattern with the values that fulfil it.
 
-    MATCH_ID is the id of a published match, or over files that of a match of `cep detect`, with or without its hyphens.
-    Told are the local times of
-    the events and what the pattern reads of them, both sides of each condition, how much of the window is used, and for
-    each negation how many events were looked at, from when to when.
+    MATCH NUMBER is a pattern and the number of one of its matches, as `cep matches` counts them (with --day of that
+    day), or over files in the order of `cep detect`. MATCH alone is the id of a match, with or without its hyphens.
+
+    Told are the local times of the events and what the pattern reads of them, both sides of each condition, how much of
+    the window is used, and for each negation how many events were looked at, from when to when.
 
     \b
     Examples:
+      cep why v_reversal 1
+      cep why v_reversal 3 --day 2013-10-07
       cep why 1f8a0c5b-2d7e-8f60-a1b2-c3d4e5f60718
       cep why 1f8a0c5b2d7e8f60a1b2c3d4e5f60718 --day 2013-10-07 --json
       cep why 1f8a0c5b2d7e8f60a1b2c3d4e5f60718 --patterns my.sase --schema streams/trades.yaml --events trades.csv
     """
     asked = Asked(**options)
-    explained, notes = (_of_files if asked.over_files else _of_warehouse)(asked, match_id, pattern)
+    if number is not None and pattern not in (None, match):
+        raise InputError(f"{match} {number} is a match of the pattern {match}: leave --pattern {pattern} out")
+    explained, notes = (_of_files if asked.over_files else _of_warehouse)(asked, match, number, pattern)
     if as_json:
         say_json({**explained.to_json(), "notes": notes})
         return
@@ -80,19 +87,21 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
     tell_notes(notes)
 
 
-def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
-    """The match of an id among those that the patterns have over files."""
+def _of_files(asked: Asked, named: str, number: int | None, pattern: str | None) -> tuple[Explanation, list[str]]:
+    """The match of an id, or of a number, among those that the patterns have over files."""
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.questions.match_checks import why_match
 
     schema, patterns, loaded = asked.read(places=True)
-    for one in _chosen(patterns, pattern, several=True):
+    for one in _chosen(patterns, pattern if number is None else named, several=True):
         found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
-        place = place_of_id(found["match_id"], match_id)
+        if number is not None and number > found.num_rows:
+            raise InputError(f"pattern {named!r} has {counted(found.num_rows, 'match')} over these files")
+        place = place_of_id(found["match_id"], named) if number is None else number - 1
         if place >= 0:
             match = found.slice(place, 1).to_pylist()[0]
             return _placed(why_match(one, loaded.events, match, timezone=schema.timezone), loaded.places), []
-    raise InputError(f"no match over these files has the id {match_id}; `cep detect` writes the ids of all")
+    raise InputError(f"no match over these files has the id {named}; `cep detect` writes the ids of all")
 
 
 def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
@@ -104,8 +113,8 @@ def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
     return replace(explained, places=tuple(f"{file}:{line}" for file, line in found), inside=inside)
 
 
-def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
-    """The published match of an id."""
+def _of_warehouse(asked: Asked, named: str, number: int | None, pattern: str | None) -> tuple[Explanation, list[str]]:
+    """The published match of an id, or of a number."""
     from cep_pipeline.warehouse.match_pages import explain_match, find_match
 
     opened = asked.open()
@@ -113,12 +122,21 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
     tables = opened.tables.pinned(("matches", "events"))
     days = [unit.final_day for unit in tables.matches_days(pattern_set.name)]
     days = [day for day in reversed(days) if asked.day in (None, day)]
-    row = next((row for day in days if (row := find_match(tables, pattern_set.name, day, match_id))), None)
-    if row is None:
-        raise InputError(
-            f"no match of pattern set {pattern_set.name!r} has the id {match_id} on {counted(len(days), 'day')} that "
-            "are published; `cep matches --json` and `cep matches --out FILE` show ids"
-        )
+    if number is None:
+        row = next((row for day in days if (row := find_match(tables, pattern_set.name, day, named))), None)
+        if row is None:
+            raise InputError(
+                f"no match of pattern set {pattern_set.name!r} has the id {named} on {counted(len(days), 'day')} that "
+                "are published; `cep matches --json` and `cep matches --out FILE` show ids, and `cep matches` numbers, "
+                f"as in `{next_command('why', 'PATTERN', '1')}`"
+            )
+    else:
+        _chosen(pattern_set.statements, named)
+        first = tables.first_matches(pattern_set.name, asked.day, asked.day, each=number, pattern=named)
+        if first.num_rows < number:
+            on = "" if asked.day is None else f" on {asked.day}"
+            raise InputError(f"pattern {named!r} has {counted(first.num_rows, 'match')}{on} that are published")
+        row = first.slice(number - 1).to_pylist()[0]
     [chosen] = _chosen(pattern_set.statements, pattern or row["pattern"])
     explained = explain_match(tables, row, chosen, opened.stream.schema.timezone)
     published = uuid.UUID(str(row["match_id"]))

@@ -66,6 +66,20 @@ def line_with(text: str, words: str, *, last: bool = False) -> str:
     return lines[-1 if last else 0]
 
 
+def test_a_published_match_is_explained_by_the_number_that_matches_shows(project: Project) -> None:
+    shown = cep("matches", "--pattern", "rising", folder=project.folder)
+    numbers = [int(row.split("│")[2]) for row in shown.output.splitlines() if row.startswith("│ rising")]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert "`cep why rising 1 --stream ticks` explains a match" in shown.output
+    listed = json.loads(cep("matches", "--pattern", "rising", "--json", folder=project.folder).output)["matches"]
+    for number in (1, len(listed)):
+        told = json.loads(cep("why", "rising", str(number), "--json", folder=project.folder).output)
+        assert told["match_id"] == listed[number - 1]["match_id"]
+    of_day = json.loads(cep("why", "rising", "1", "--day", "2024-03-05", "--json", folder=project.folder).output)
+    assert of_day["match_id"] == next(row for row in listed if row["final_day"] == "2024-03-05")["match_id"]
+    assert "has 24 matches that are published" in cep("why", "rising", "25", folder=project.folder).error
+
+
 def test_a_second_run_says_that_there_was_nothing_to_do(project: Project) -> None:
     done = cep("run", "--from", "2024-03-04", "--to", "2024-03-06", folder=project.folder)
     assert done.code == 0

@@ -48,6 +48,14 @@ def test_a_match_is_explained_by_its_id(folder: Path) -> None:
     assert "has the id 123" in cep("why", "123", *OVER, folder=folder).error
 
 
+def test_a_match_is_explained_by_its_number(folder: Path) -> None:
+    done = cep("why", "rise", "1", *OVER, folder=folder)
+    assert done.code == 0 and "│ yes   │ b.x > a.x       │ 6 > 5 " in done.output, done.errors
+    assert "pattern 'rise' has 1 match over these files" in cep("why", "rise", "2", *OVER, folder=folder).error
+    assert "there is no pattern 'fall'; there are: rise, lone" in cep("why", "fall", "1", *OVER, folder=folder).error
+    assert "leave --pattern lone out" in cep("why", "rise", "1", "--pattern", "lone", *OVER, folder=folder).error
+
+
 def test_matches_of_other_patterns_are_named_by_their_ids(folder: Path) -> None:
     text = "NAME rise PATTERN SEQ(A a, B b) WITHIN 1 minute; NAME two PATTERN SEQ(rise r, rise s, C c) WITHIN 1 minute"
     (folder / "p.sase").write_text(text)
