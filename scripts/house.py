@@ -37,7 +37,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_247),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_682),
-    "cli": (("cep_pipeline/cli",), 3_459),
+    "cli": (("cep_pipeline/cli",), 3_475),
     "events": (("cep_pipeline/events",), 3_342),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_907),

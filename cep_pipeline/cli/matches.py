@@ -30,7 +30,7 @@ from cep_pipeline.cli.options import (
     writing,
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
-from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json, table_of
+from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say, say_json, styled, table_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
@@ -115,6 +115,7 @@ def matches(
     """
     from cep_pipeline.charts import check_chart_file
     from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse.units import is_within
 
     one_match = {"--match": match_id, "--chart": chart}
     one_of_two({"--summaries": summaries}, {"--count": count, "--events": events, **one_match})
@@ -140,12 +141,13 @@ def matches(
         _check_name(
             "pattern", pattern, {key for unit in units if unit.pattern_set == pattern_set for key in unit.counts}
         )
-    counts = list(_counts(units, pattern_set, pattern, first, last))
+    of_set = [unit for unit in units if unit.pattern_set == pattern_set and is_within(unit.final_day, first, last)]
+    counts, limited = list(_counts(of_set, pattern)), list(_limited(of_set, pattern))
     if limit is None:
         limit = 20 if as_json or len({of for _, of, _ in counts}) <= MOST_OF_PATTERN else MOST_OF_PATTERN
     heading = {"stream": name, "pattern_set": pattern_set}
     if count:
-        _show_counts(heading, counts, as_json)
+        _show_counts(heading, counts, limited, as_json)
         return
     if out:
         _write_matches(tables, tables.read_matches(pattern_set, first, last, pattern=pattern), out, events=events)
@@ -159,19 +161,19 @@ def matches(
     schema = configuration.stream_schema(name)
     zone = schema.timezone
     if chart:
-        said = _draw(tables, found, chart, patterns, attribute, type_attribute=schema.type_attribute, timezone=zone)
+        said = _draw(
+            tables, found, chart, patterns, attribute, limited, type_attribute=schema.type_attribute, timezone=zone
+        )
         say(said, err=as_json)
         if not (events or as_json):
             return
-    totals = Counter[str]()
-    for _, of, number in counts:
-        totals[of] += number
+    totals = {of: sum(number for _, other, number in counts if other == of) for _, of, _ in counts}
     if as_json:
         moment = _iso_in(zone)
         rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in found.to_pylist()]
-        say_json({**heading, "timezone": zone, "totals": totals, "matches": rows})
+        say_json({**heading, "timezone": zone, "totals": totals, "limited": limited, "matches": rows})
         return
-    console = output_console()
+    _tell_limited(console := output_console(), limited)
     if not found.num_rows:
         shows = next_command("status", stream=name)
         console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
@@ -189,26 +191,40 @@ def matches(
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
 
 
-def _show_counts(heading: Mapping[str, str], counts: Sequence[tuple[date, str, int]], as_json: bool) -> None:
+def _limited(units: Iterable[PublishedMatches], pattern: str | None) -> Iterator[str]:
+    """What a person is told of patterns that a limit has stopped."""
+    for unit in units:
+        for name, what in unit.limited.items():
+            if pattern in (None, name):
+                advice = "give it more conditions or a shorter WITHIN, raise the limit (`limits` in pipeline.yaml)"
+                number = "or ask for its number alone: `cep detect --output count`"
+                yield f"{unit.final_day}: pattern {unit.pattern_set}.{name} was {what}; {advice}, {number}"
+
+
+def _tell_limited(console: Terminal, limited: Iterable[str]) -> None:
+    for one in limited:
+        console.print(styled(("limited", "bold red"), f": {one}"), soft_wrap=True)
+
+
+def _show_counts(
+    heading: Mapping[str, str], counts: Sequence[tuple[date, str, int]], limited: Sequence[str], as_json: bool
+) -> None:
     if as_json:
         listed = [{"day": final.isoformat(), "pattern": of, "matches": number} for final, of, number in counts]
-        say_json({**heading, "counts": listed})
+        say_json({**heading, "counts": listed, "limited": limited})
         return
+    _tell_limited(output_console(), limited)
     title = f"{heading['stream']}: matches of pattern set {heading['pattern_set']}"
     rows = ((final.isoformat(), of, f"{number:,}") for final, of, number in counts)
     output_console().print(table_of(("day", "pattern", "matches"), rows, title, right=slice(2, 3)))
 
 
-def _counts(
-    units: Iterable[PublishedMatches], pattern_set: str, pattern: str | None, first: date | None, last: date | None
-) -> Iterator[tuple[date, str, int]]:
+def _counts(units: Iterable[PublishedMatches], pattern: str | None) -> Iterator[tuple[date, str, int]]:
     """Day, pattern and number of matches of what is asked for."""
     for unit in units:
-        within = (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last)
-        if unit.pattern_set == pattern_set and within:
-            for name, number in unit.counts.items():
-                if pattern in (None, name):
-                    yield unit.final_day, name, number
+        for name, number in unit.counts.items():
+            if pattern in (None, name):
+                yield unit.final_day, name, number
 
 
 def _check_name(what: str, name: str, known: set[str]) -> None:
@@ -260,13 +276,14 @@ def _draw(
     path: Path,
     patterns: Mapping[str, Pattern],
     attribute: str | None,
+    limited: Sequence[str],
     **stream: str,
 ) -> str:
     """Draw the first of some matches over an attribute into a file, and say so."""
     from cep_pipeline.warehouse.match_pages import draw_published
 
     if not found.num_rows:
-        raise InputError("there is no match to draw: none fits the choice")
+        raise InputError(f"there is no match to draw: {limited[0] if limited else 'none fits the choice'}")
     [match] = found.slice(0, 1).to_pylist()
     drawing = draw_published(tables, match, attribute, pattern=patterns.get(match["pattern"]), **stream)
     with writing(path):

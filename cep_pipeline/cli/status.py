@@ -117,7 +117,10 @@ def _document(
         "stale": [_picked(one, "day", "pattern_set", "reasons") for one in find_stale_days(stream, tables)],
         "plans": [_picked(plan, "pattern_set", "version", "created_at", "reason") for plan in plans],
         "decisions": [_picked(one, *decided) for one in tables.decisions()[:decision_limit]],
-        "runs": [{"run": run.run_id, **_picked(run, *ran)} for run in (tables.runs(run_limit) if run_limit else [])],
+        "runs": [
+            {"run": run.run_id, **_picked(run, *ran), "limited": run.details.get("limited", {})}
+            for run in (tables.runs(run_limit) if run_limit else [])
+        ],
         **({"rejected_rows": list(_rejected(tables))} if rejected else {}),
     }
 
@@ -161,7 +164,8 @@ def _print_stream(console: Terminal, stream: Stream, tables: StreamTables, docum
     if document["runs"]:
         runs = [
             {
-                **run,
+                **{name: its for name, its in run.items() if name != "limited"},
+                "status": "limited" if run["limited"] else run["status"],
                 "matches": sum(run["matches"].values()) if run["matches"] else None,
                 "error": run["error"].partition("\n")[0],
             }

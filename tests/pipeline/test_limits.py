@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from datetime import date
@@ -77,10 +78,15 @@ def test_explosive_patterns_are_stopped_and_the_good_one_is_published(explosive:
     assert found[MONDAY, "boom"] == LimitedPattern("max_matches 500", "count", chains, exact=True)
     assert found[MONDAY, "burst"].limit == "max_matches 500"
     assert found[MONDAY, "burst"].exact and found[MONDAY, "burst"].matches > 500
-    for text in (done.output, command("status", folder=explosive.folder).output):
+    asked = command("status", folder=explosive.folder).output
+    seen = [command("matches", *more, folder=explosive.folder).output for more in ((), ("--count",), ("--json",))]
+    for text in (done.output, asked, *seen):
         assert f"{MONDAY}: pattern all.boom was stopped by its limit, max_matches 500: none of its" in text
         assert f"it has {chains:,} matches" in " ".join(text.split())
     assert all(name in str(tables.runs()[0].details["limited"]) for name in ("all.boom", "all.burst"))
+    assert re.search(rf"│ {tables.runs()[0].run_id} │ .* │ limited ", asked)
+    drawn = command("matches", "--pattern", "boom", "--chart", "boom.png", folder=explosive.folder)
+    assert f"there is no match to draw: {MONDAY}: pattern all.boom was stopped by its limit" in drawn.error
 
 
 @pytest.mark.long
