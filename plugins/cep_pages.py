@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from functools import cache, cached_property, lru_cache
 from hashlib import sha256
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
@@ -29,7 +30,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_vi
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
-from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, steps_chart
+from cep_pictures import STATES, DayCell, count_line, histogram, steps_chart, year_of_days
 from cep_plugin import ADAPTATION_DAGS, DAGS_OF_A_STREAM, PREFIX, REPLANNING_DAG
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
@@ -632,7 +633,7 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
 
 
 def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str, Any]:
-    """The latest days of a stream, its numbers of matches, and what is at work."""
+    """The days of a stream, over years, its numbers of matches, and what is at work."""
     published = {one.day: one for one in tables.days()}
     units = tables.matches_days()
     latest: dict[date, RunRecord] = {}
@@ -651,23 +652,36 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         stale = {one.day: "; ".join(one.reasons) for one in found}
     except CepError as error:
         notes.append(str(error))
-    last = max([*published, *latest], default=None)
-    days = [] if last is None else [last - timedelta(days=back) for back in reversed(range(SHOWN_DAYS))]
+    of_day: dict[date, list[PublishedMatches]] = {}
+    for unit in units:
+        of_day.setdefault(unit.final_day, []).append(unit)
     cells = []
-    for day in days:
+    for day in sorted({*published, *latest}):
         record = latest.get(day)
-        own = [unit for unit in units if unit.final_day == day]
-        state = state_of_day(record, day in published, own, day in stale)
-        says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
-        cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
+        state = state_of_day(record, day in published, of_day.get(day, ()), day in stale)
+        if state != "nothing":
+            says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
+            cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
     return {
         "name": stream,
-        "strip": Markup(day_strip(cells)),
+        "years": calendar_of(cells),
         "patterns": match_counts(units),
         "notes": notes,
         "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],
         "days": len(published),
     }
+
+
+def calendar_of(cells: Sequence[DayCell]) -> list[dict[str, Any]]:
+    """The years that have days, the latest first: each in words, as a drawing, and the years without days behind it."""
+    years = []
+    for year, of_year in groupby(reversed(cells), key=lambda cell: cell.day.year):
+        own = sorted(of_year, key=lambda cell: cell.day)
+        states = Counter(cell.state for cell in own)
+        said = ", ".join(f"{number:,} {state}" for state, number in states.items())
+        gap = years[-1]["year"] - year - 1 if years else 0
+        years.append({"year": year, "says": said, "gap": gap, "drawing": Markup(year_of_days(own))})
+    return years
 
 
 def state_of_day(record: RunRecord | None, published: bool, units: Sequence[PublishedMatches], stale: bool) -> str:

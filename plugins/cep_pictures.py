@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -27,7 +28,7 @@ CELL = 20
 
 @dataclass(frozen=True)
 class DayCell:
-    """A day of the strip: its state, the sentence that explains it, and the page that it leads to ("" for none)."""
+    """A day of the calendar: its state, the sentence that explains it, and the page that it leads to ("" for none)."""
 
     day: date
     state: str
@@ -35,22 +36,30 @@ class DayCell:
     link: str
 
 
-def day_strip(cells: Sequence[DayCell]) -> str:
-    """Draw the days of a stream as a row of squares that lead to their runs."""
-    parts = []
-    for place, cell in enumerate(cells):
-        x = place * CELL
-        colour = STATES[cell.state][0]
-        opacity = 0.2 if cell.state == "nothing" else 1
-        letter = "" if cell.state in ("nothing", "published") else cell.state[0].upper()
-        square = (
-            f'<rect x="{x + 1}" y="1" width="{CELL - 3}" height="{CELL - 3}" rx="3" fill="{colour}" '
-            f'fill-opacity="{opacity}"><title>{quoted(f"{cell.day}: {cell.says}")}</title></rect>'
-        ) + text_at(x + CELL / 2 - 0.5, 14, letter, anchor="middle", size=11, weight="bold", fill="white")
-        parts.append(f'<a href="{quoted(cell.link)}">{square}</a>' if cell.link else square)
-        if place == 0 or cell.day.day == 1:
-            parts.append(text_at(x, CELL + 12, f"{cell.day:%d %b}", size=10))
-    return svg(max(len(cells) * CELL, 60), CELL + 16, parts, "the latest days of the stream")
+def year_of_days(cells: Sequence[DayCell]) -> str:
+    """Draw the days of one year as squares, a row for each month that has some; each leads to its run."""
+    parts, left = [], 40
+    months = sorted({cell.day.month for cell in cells})
+    for row, month in enumerate(months):
+        parts.append(text_at(0, row * CELL + 14, f"{date(2000, month, 1):%b}", size=11))
+        own = {cell.day.day: cell for cell in cells if cell.day.month == month}
+        for number in range(1, monthrange(cells[0].day.year, month)[1] + 1):
+            x, y, cell = left + (number - 1) * CELL, row * CELL, own.get(number)
+            colour, opacity = (STATES["nothing"][0], 0.2) if cell is None else (STATES[cell.state][0], 1)
+            says = "" if cell is None else f"<title>{quoted(f'{cell.day}: {cell.says}')}</title>"
+            square = (
+                f'<rect x="{x + 1}" y="{y + 1}" width="{CELL - 3}" height="{CELL - 3}" rx="3" fill="{colour}" '
+                f'fill-opacity="{opacity}">{says}</rect>'
+            )
+            if cell is not None and cell.state != "published":
+                letter = cell.state[0].upper()
+                square += text_at(
+                    x + CELL / 2 - 0.5, y + 14, letter, anchor="middle", size=11, weight="bold", fill="white"
+                )
+            parts.append(f'<a href="{quoted(cell.link)}">{square}</a>' if cell is not None and cell.link else square)
+    bottom = len(months) * CELL
+    parts += [text_at(left + (day - 1) * CELL + 3, bottom + 12, str(day), size=10) for day in (1, 8, 15, 22, 29)]
+    return svg(left + 31 * CELL, bottom + 16, parts, f"the days of {cells[0].day.year} that the stream has")
 
 
 def steps_chart(steps: Sequence[RunStep]) -> str:

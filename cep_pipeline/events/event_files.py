@@ -308,7 +308,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
             named[EVENT_TYPE] = TYPE_OF_FILE
         is_number = TIMESTAMP in table.column_names and pa.types.is_integer(table.schema.field(TIMESTAMP).type)
         longest = LONGEST_VALUE if layout is None else layout.settings.longest_value
-        times = TimestampSettings(column=[TIMESTAMP], format=["epoch_us" if is_number else "iso"])
+        times = TimestampSettings(column=[TIMESTAMP], format={"*": ["epoch_us" if is_number else "iso"]})
         layout = SourceLayout(SourceSettings(format="parquet", path=["*"], longest_value=longest), times, named)
     if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
         if EVENT_TYPE in table.column_names:

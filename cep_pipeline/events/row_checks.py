@@ -68,10 +68,9 @@ def check_rows(
     assert source is not None
     reasons: dict[int, list[str]] = defaultdict(list)
     stamps = timestamps_of(block.columns, source.timestamp.column)
+    formats = source.timestamp.formats_of(path)
     later = None if second is None else np.isin(block.lines, second)
-    instants = read_timestamps(
-        stamps, source.timestamp.format, schema.file_timezone, later=later, days_of=schema.timezone
-    )
+    instants = read_timestamps(stamps, formats, schema.file_timezone, later=later, days_of=schema.timezone)
     missing = as_mask(pc.is_null(stamps))
     outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
 
@@ -79,11 +78,11 @@ def check_rows(
         for index in np.flatnonzero(wrong).tolist():
             reasons[index].append(why if isinstance(why, str) else why(index))
 
-    stamp, formats = source.timestamp.said, " or ".join(source.timestamp.format)
+    stamp = source.timestamp.said
     reject(missing, f"missing timestamp ({stamp})")
     reject(
         instants.unreadable,
-        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {formats}",
+        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {' or '.join(formats)}",
     )
     skipped = f"does not exist in {schema.file_timezone} (the clock skips it)"
     reject(instants.nonexistent, lambda at: f"{stamp}: the local time {_quoted(stamps[at])} {skipped}")

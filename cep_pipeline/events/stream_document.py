@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
 
@@ -45,6 +46,13 @@ def _one_or_more() -> Any:
     )
 
 
+_for_all_paths = BeforeValidator(
+    lambda value: value if isinstance(value, dict) else {"*": value},
+    json_schema_input_type=str | list[str] | dict[str, str | list[str]],
+)
+"""Accepts formats where those of several paths may stand."""
+
+
 class TimestampSettings(Document):
     """The source column that holds the time of an event, and how the time is written."""
 
@@ -54,15 +62,16 @@ class TimestampSettings(Document):
         example=["date", "time"],
         min_length=1,
     )
-    format: Annotated[list[str], _one_or_more()] = setting(
+    format: Annotated[dict[str, Annotated[list[str], _one_or_more()]], _for_all_paths] = setting(
         "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, `epoch` for such numbers that "
         "tell their unit by their size, or a format such as `%d/%b/%Y:%H:%M:%S %z`. Of several, each time has the "
-        "first that reads it. It is not used for a Parquet column of a timestamp or date type.",
-        default_factory=lambda: ["iso"],
+        "first that reads it. Where files differ, it is a mapping of the ends of their paths, with the wildcards `*`, "
+        "`?` and `[…]`, to their formats: a file has those of the first that fits. It is not used for a Parquet column "
+        "of a timestamp or date type.",
+        default_factory=lambda: {"*": ["iso"]},
         example="%Y-%m-%d %H:%M",
         min_length=1,
     )
-
     timezone: str | None = setting(
         "Time zone of the times in the files that do not say theirs: an IANA name. Without it they are in the "
         "`timezone` of the stream.",
@@ -77,10 +86,17 @@ class TimestampSettings(Document):
 
     @field_validator("format")
     @classmethod
-    def _known_format(cls, value: list[str]) -> list[str]:
-        for one in value:
-            checked(check_format, one)
+    def _known_format(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        for formats in value.values():
+            for one in formats:
+                checked(check_format, one)
         return value
+
+    def formats_of(self, path: str) -> list[str]:
+        """The formats of the times of a file; where none are for it, that is an InputError."""
+        if found := next((own for ends, own in self.format.items() if PurePosixPath(path).match(ends)), None):
+            return found
+        raise InputError(f"{path}: timestamp.format has no format for this file; it has: {listed(list(self.format))}")
 
     @property
     def said(self) -> str:
@@ -279,7 +295,9 @@ class SourceLayout:
             "paths": [{"text": path} for path in settings.path],
             "names": settings.columns,
             "timestamp_column": _as_written(self.timestamp.column),
-            "timestamp_format": _as_written(self.timestamp.format),
+            "timestamp_format": _as_written(self.timestamp.format.get("*", []))
+            if [*self.timestamp.format] == ["*"]
+            else self.timestamp.format,
             "columns": self.columns,
             **({} if self.timestamp.timezone is None else {"timestamp_timezone": self.timestamp.timezone}),
             **settings.model_dump(exclude_defaults=True, exclude={*first, "path", "columns"}),

@@ -109,6 +109,9 @@ class PublishedStream:
     ) -> Matches:
         """Return matches by the days on which they became final; `.events()` reads their events from the warehouse.
 
+        A table has the columns of `detect`, those of RETURN too, and then those that say where it was published. Where
+        no configuration was opened, or the pattern has changed since, RETURN is the column `returns`, as JSON text.
+
         Parameters
         ----------
         pattern_set
@@ -132,7 +135,9 @@ class PublishedStream:
         else:
             found = tables.first_matches(name, first, last, each=limit, pattern=pattern)
         patterns = pc.unique(found.column("pattern")).to_pylist()
-        of_pattern = {one: found.filter(pc.equal(found.column("pattern"), one)) for one in patterns}
+        of_pattern = {
+            one: self._typed(name, one, found.filter(pc.equal(found.column("pattern"), one))) for one in patterns
+        }
 
         def draw(match: Mapping[str, Any], attribute: str | None, timezone: str | None) -> Drawing:
             return self._draw(tables, name, match, attribute, timezone)
@@ -206,6 +211,23 @@ class PublishedStream:
             type_attribute=stream.schema.type_attribute,
             timezone=zone or stream.schema.timezone,
         )
+
+    def _typed(self, pattern_set: str, pattern: str, matches: pa.Table) -> pa.Table:
+        """The matches of a pattern with its RETURN columns, as `matches` says."""
+        from cep_pipeline.detection.composition import with_typed_returns
+        from cep_pipeline.detection.matches import matches_schema
+
+        if self._configuration is None or self._tables.name not in self._configuration.stream_names():
+            return matches
+        own = next(
+            (s for s in self._configuration.stream(self._tables.name).pattern_sets if s.name == pattern_set), None
+        )
+        one = next((one for one in own.statements if one.name == pattern), None) if own is not None else None
+        if own is None or one is None or not pc.all(pc.equal(matches["pattern_version"], own.version)).as_py():
+            return matches
+        typed = with_typed_returns(one, matches)
+        first = [name for name in matches_schema(one).names if name in typed.column_names]
+        return typed.select([*first, *(name for name in typed.column_names if name not in first)])
 
     def _pattern_set(self, name: str | None) -> str:
         known = self.pattern_sets()

@@ -18,6 +18,7 @@ import pytest
 
 import cep_pipeline as cep_package
 from cep_pipeline.detection import planned
+from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.planning import PLANNERS
 from tests.cli.command_line import CHECKOUT, Done, cep, cep_process, run_python
 from tests.pipeline.project import DAYS, MONDAY, ROWS, Project, make_project, published
@@ -637,3 +638,15 @@ SELECT * FROM trades MATCH_RECOGNIZE (
     refused = cep(*asked, "--out", "other.sase", folder=trades)
     assert refused.code == 2 and refused.error.startswith("q.sql:5:") and "NEXT looks at a row" in refused.error
     assert not (trades / "other.sase").exists()
+
+
+def test_published_matches_have_the_columns_that_detect_gives(project: Project) -> None:
+    opened = cep_package.open(project.folder / "pipeline.yaml")["ticks"]
+    statements = Configuration.load(project.folder / "pipeline.yaml").stream("ticks").pattern_sets[0].statements
+    detected, found = cep_package.detect(statements, opened.events().drop_columns(["day"])), opened.matches()
+    assert found.keys() == detected.keys() == {"rising", "pairs", "jumps"}
+    for name, expected in detected.items():
+        assert found[name].column_names[: expected.num_columns] == expected.column_names
+        own = found[name].select(expected.column_names)
+        assert own.schema == expected.schema
+        assert sorted(own.to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)

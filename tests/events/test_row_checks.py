@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline import detect, parse_patterns
+from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.raw_files import UNBOUNDED, Period
 from cep_pipeline.events.readers import open_rows
@@ -131,3 +132,18 @@ def test_files_days_and_patterns_may_have_three_clocks(tmp_path: Path) -> None:
     )
     assert pattern.timezone == "Europe/London"
     assert [table.num_rows for table in detect([pattern], events).values()] == [1]
+
+
+def test_files_may_have_formats_of_their_own(tmp_path: Path) -> None:
+    formats = {"2024-*.csv": "epoch_ms", "*.csv": ["epoch_us", "iso"]}
+    source = {"format": "csv", "path": "*.csv"}
+    schema = trades(
+        tmp_path, timezone="UTC", derived=None, source=source, timestamp={"column": "timestamp", "format": formats}
+    )
+    (tmp_path / "2024-12-31.csv").write_text(HEADER + "SPY,1735689540000,1,1\n")
+    (tmp_path / "2025-01-01.csv").write_text(HEADER + "SPY,1735689600000000,1,1\nSPY,2025-01-01T00:01,1,1\n")
+    events = load_events(schema, [tmp_path / "2024-12-31.csv", tmp_path / "2025-01-01.csv"]).events
+    assert [f"{one:%d %H:%M}" for one in events["timestamp"].to_pylist()] == ["31 23:59", "01 00:00", "01 00:01"]
+    (tmp_path / "2025-01-01.txt").write_text(HEADER + "SPY,1,1,1\n")
+    with pytest.raises(InputError, match=r"2025-01-01.txt: timestamp.format has no format for this file; it has: 2024"):
+        load_events(schema, [tmp_path / "2025-01-01.txt"])
