@@ -657,11 +657,11 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         of_day.setdefault(unit.final_day, []).append(unit)
     cells = []
     for day in sorted({*published, *latest}):
-        record = latest.get(day)
-        state = state_of_day(record, day in published, of_day.get(day, ()), day in stale)
+        of_run = latest.get(day)
+        state = state_of_day(of_run, day in published, of_day.get(day, ()), day in stale)
         if state != "nothing":
             says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
-            cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
+            cells.append(DayCell(day, state, says, pages.run_page(stream, of_run) if of_run else ""))
     return {
         "name": stream,
         "years": calendar_of(cells),
@@ -674,7 +674,7 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
 
 def calendar_of(cells: Sequence[DayCell]) -> list[dict[str, Any]]:
     """The years that have days, the latest first: each in words, as a drawing, and the years without days behind it."""
-    years = []
+    years: list[dict[str, Any]] = []
     for year, of_year in groupby(reversed(cells), key=lambda cell: cell.day.year):
         own = sorted(of_year, key=lambda cell: cell.day)
         states = Counter(cell.state for cell in own)

@@ -36,9 +36,9 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_452),
     "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_247),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_682),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_704),
     "cli": (("cep_pipeline/cli",), 3_475),
-    "events": (("cep_pipeline/events",), 3_342),
+    "events": (("cep_pipeline/events",), 3_355),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_907),
     "language, patterns, expressions, slices": (
@@ -46,7 +46,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         6_950,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_817),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_500),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_520),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 255, 145, 18, 87

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 ORDER = (TIMESTAMP, FINER, FILE, LINE)
 _RANGE = "_range"
+_DAY_OF_KEY = 1 << 40
+"""A day in a number that orders days and the seconds of each, which are fewer since 1970, and before."""
 
 
 @dataclass(frozen=True)
@@ -179,13 +181,18 @@ def write_events(
 
 
 def with_range(accepted: DataFrame, ranges: Sequence[Range]) -> DataFrame:
-    """Add the number of its range to each row."""
-    if len(ranges) == 1:
-        return accepted.withColumn(_RANGE, F.lit(0))
-    starts = F.array(*(F.struct(F.lit(day_number(one.day)), F.lit(one.begin_s)) for one in ranges))
-    own = F.struct(F.col(LOCAL_DAY).cast("int"), F.unix_seconds(TIMESTAMP))
-    begun = F.size(F.filter(starts.cast("array<struct<day:int,second:long>>"), lambda start: start <= own))
-    return accepted.withColumn(_RANGE, begun - 1)
+    """Add the number of its range to each row: the last one that begins with its day and second, or before.
+
+    It is searched for by halves, with an expression of Spark for each half: a function of each row and of all ranges
+    would be slow for large days, which have many.
+    """
+    starts = F.array(*(F.lit(day_number(one.day) * _DAY_OF_KEY + one.begin_s) for one in ranges))
+    own = F.col(LOCAL_DAY).cast("long") * _DAY_OF_KEY + F.unix_seconds(TIMESTAMP)
+    found = accepted.withColumn(_RANGE, F.lit(0))
+    for power in reversed(range((len(ranges) - 1).bit_length())):
+        further = F.col(_RANGE) + (1 << power)
+        found = found.withColumn(_RANGE, F.when(F.get(starts, further) <= own, further).otherwise(F.col(_RANGE)))
+    return found
 
 
 def _write_range(

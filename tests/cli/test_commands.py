@@ -643,7 +643,7 @@ SELECT * FROM trades MATCH_RECOGNIZE (
 def test_published_matches_have_the_columns_that_detect_gives(project: Project) -> None:
     opened = cep_package.open(project.folder / "pipeline.yaml")["ticks"]
     statements = Configuration.load(project.folder / "pipeline.yaml").stream("ticks").pattern_sets[0].statements
-    detected, found = cep_package.detect(statements, opened.events().drop_columns(["day"])), opened.matches()
+    detected, found = cep_package.detect(statements, opened.events()), opened.matches()
     assert found.keys() == detected.keys() == {"rising", "pairs", "jumps"}
     for name, expected in detected.items():
         assert found[name].column_names[: expected.num_columns] == expected.column_names
