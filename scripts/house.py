@@ -36,7 +36,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_452),
     "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_247),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_704),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_700),
     "cli": (("cep_pipeline/cli",), 3_475),
     "events": (("cep_pipeline/events",), 3_355),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
