@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=PATH,
-    help="Raw file of the stream, CSV or Parquet; its schema is inferred. Without it a small example is made.",
+    help="Raw file of the stream: CSV, JSON lines, an access log or Parquet. Without it a small example is made.",
 )
 @click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days.")
 @click.option("--time", "time_column", metavar="COLUMN", help="Column with the time of an event.")

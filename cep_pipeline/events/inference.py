@@ -185,7 +185,7 @@ def infer_schema(
     time_column: str | None = None,
     type_column: str | None = None,
 ) -> InferredSchema:
-    """Propose a stream schema for a CSV or Parquet file.
+    """Propose a stream schema for a file of CSV, JSON lines or Parquet, or an access log.
 
     The time zone is that of times that do not say theirs, and of the stream's days. A name is made from that of the
     file, and the columns with the time and the type are found by their values and names, where they are not given. An
@@ -295,7 +295,8 @@ def _read_parquet(path: Path) -> SampledFile:
 
 def _read_csv(path: Path) -> SampledFile:
     read, whole, encoding = _read_text(path)
-    taken = [found for line in read if (found := re.fullmatch(_ACCESS_LOG, line.rstrip("\r\n"))) is not None]
+    is_log = bool(read) and re.fullmatch(_ACCESS_LOG, read[0].rstrip("\r\n")) is not None
+    taken = [found for line in read if is_log and (found := re.fullmatch(_ACCESS_LOG, line.rstrip("\r\n"))) is not None]
     if 10 * len(taken) > 9 * len(read):
         columns = {
             name: pa.array([None if one[name] == "-" else one[name] for one in taken], pa.string())
@@ -304,9 +305,14 @@ def _read_csv(path: Path) -> SampledFile:
         layout: dict[str, object] = {"format": "regex", "pattern": _ACCESS_LOG, "null_words": ["-"]}
         return SampledFile(path, columns, len(taken), whole, layout)
     numbered = [(number, line) for number, line in enumerate(read) if line.strip()]
-    marked = next((one[0] for _, one in numbered[:1] if one[0] in "#%;"), None)
-    comment = marked if marked and any(line[0] != marked for _, line in numbered) else None
-    lines = [line for _, line in numbered if comment is None or line[0] != comment]
+    mark = next((one[0] for _, one in numbered[:1] if one[0] in "#%"), None)
+    plain = [line for _, line in numbered if line[0] != mark]
+    delimiter = _delimiter_of(plain[:1000] or [""])
+    wide = len(next(csv.reader(plain[:1], delimiter=delimiter), ()))
+    marked = csv.reader((line for _, line in numbered if line[0] == mark), delimiter=delimiter)
+    # A header may begin with the mark.
+    comment = None if mark is None or not plain or any(len(row) == wide > 1 for row in marked) else mark
+    lines = [line for _, line in numbered] if comment is None else plain
     if not lines:
         raise InputError(f"{path}: the file is empty; give one with events")
     delimiter = _delimiter_of(lines[:1000])
@@ -333,6 +339,7 @@ def _read_csv(path: Path) -> SampledFile:
     columns = {
         name: pa.array([value or None for value in values], pa.string())
         for name, values in zip(names, zip(*body, strict=True), strict=True)
+        if name  # that of a row's number has none
     }
     layout = {"format": "csv"}
     if not header:
@@ -416,7 +423,7 @@ def _delimiter_of(lines: Sequence[str]) -> str:
 def _has_header(rows: Sequence[Sequence[str]], width: int) -> bool:
     """True unless the first row looks like those below it."""
     first = [value.strip() for value in rows[0]]
-    if len(first) != width or "" in first:
+    if len(first) != width or "" in first[1:] or not any(first):
         return False
     if any(_is_value(value) for value in first):
         return False

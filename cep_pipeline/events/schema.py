@@ -231,7 +231,7 @@ class StreamSchema:
         time_column: str | None = None,
         type_column: str | None = None,
     ) -> StreamSchema:
-        """Make the schema that `cep init --data` proposes for a CSV or Parquet file.
+        """Make the schema that `cep init --data` proposes for a file of CSV, JSON lines or Parquet, or an access log.
 
         Times that do not say their zone are in `timezone`, and need one. The name is made from that of the file, and
         the columns with the time and the type are found by their names and values, where they are not given.

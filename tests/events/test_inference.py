@@ -77,6 +77,18 @@ FILES: list[tuple[str, bytes, dict[str, Any], int]] = [
     ),
     ("trail.csv", b"time,price,size\n2025-03-04T09:00:00Z,1,2,\n2025-03-04T09:00:01Z,2,3,\n", {}, 2),
     ("epochs.csv", b"ts,v\n1741078800.25,1\n1741078801.5,2\n", {"timestamp": {"column": "ts", "format": "epoch_s"}}, 2),
+    (
+        "marked.csv",
+        b"#when,price\n2025-03-04T09:00:00Z,1\n2025-03-04T09:00:01Z,2\n2025-03-04T09:00:02Z,3\n",
+        {"timestamp": {"column": "#when", "format": "iso"}, "attributes": {"price": "int64"}},
+        3,
+    ),
+    (
+        "index.csv",
+        b";when;price\n0;2025-03-04T09:00:00Z;1\n1;2025-03-04T09:00:01Z;2\n",
+        {"timestamp": {"column": "when", "format": "iso"}},
+        2,
+    ),
     ("unix.csv", b"t,at\n1,Tue Mar 4 09:00:00 2025\n2,Tue Mar 4 09:00:01 2025\n", {}, 2),
 ]
 
