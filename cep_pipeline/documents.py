@@ -129,7 +129,7 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
         raise InputError("\n".join(said)) from error
 
 
-_MOST_DESCRIBED = 20
+_MOST_DESCRIBED = 16
 """Faults of a document that an error describes: for each one its line is looked for, and what may have been meant."""
 
 
