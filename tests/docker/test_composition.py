@@ -114,10 +114,12 @@ def test_a_day_through_all_services(all_services: tuple[Composition, str], of_th
     assert not (composition.folder / "warehouse" / "catalog.db").exists()
     seen = composition.run("cep", "status", "--stream", STREAM, service="api-server")
     assert seen.returncode == 0 and str(DAY) in seen.stdout, seen.stdout + seen.stderr  # with the role that reads only
-    (log,) = (composition.folder / "airflow" / "logs" / "cep" / STREAM).glob("backfill__*")
-    logged = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {line.get("step") for line in logged} >= {"ingest", "preprocess", "detect", "publish"}
-    assert {line["day"] for line in logged if "day" in line} == {str(DAY)}
+    (logs,) = (composition.folder / "airflow" / "logs" / f"dag_id={DAG}").glob("run_id=backfill__*")
+    assert {one.name for one in logs.iterdir()} >= {
+        f"task_id={step}" for step in ("ingest", "validate", "preprocess", "detect", "publish")
+    }
+    (detected,) = logs.glob("task_id=detect/map_index=0/attempt=1.log")
+    assert str(DAY) in detected.read_text(), "Airflow shows what the job said"
 
 
 @pytest.mark.long
