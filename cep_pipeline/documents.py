@@ -122,14 +122,18 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     except ValidationError as error:
         faults: dict[tuple[str, str], list[str]] = {}
         listed = error.errors(include_url=False)
+        told: set[str] = set()
         for place, message, example in (_describe(path, root, fault, model) for fault in listed[:_MOST_DESCRIBED]):
-            faults.setdefault((place, example), []).append(message)  # of a setting of several types, one of each
+            fault, _, known = message.partition("; known are ")  # the settings that there are, said once
+            said_of = faults.setdefault((place, example), [])  # of a setting of several types, one of each
+            said_of.append(fault if known in told else message)
+            told.add(known)
         said = [f"{place}: {'; or: '.join(messages)}{example}" for (place, example), messages in faults.items()]
         said += [f"{path}: … and {len(listed) - _MOST_DESCRIBED:,} more"] if len(listed) > _MOST_DESCRIBED else []
         raise InputError("\n".join(said)) from error
 
 
-_MOST_DESCRIBED = 16
+_MOST_DESCRIBED = 20
 """Faults of a document that an error describes: for each one its line is looked for, and what may have been meant."""
 
 

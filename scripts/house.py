@@ -33,7 +33,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_452),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_453),
     "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_247),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_700),
@@ -45,7 +45,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_950,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_817),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_821),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_520),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""

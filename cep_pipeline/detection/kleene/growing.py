@@ -174,11 +174,12 @@ class ListGrowth:
         self._registers[:] = 0
         self._registers[at.LEVEL] = -1
         last = self.of.clause.positive[-1]
-        self._compared = room_for(2 * (len(self.lists[0].rows.by_key) if counting else 0), np.float64).reshape(2, -1)
+        size = len(self.lists[0].rows.by_key) if counting else 0
+        self._compared = room_for(2 * (size + 1), np.float64).reshape(2, -1)  # one more: that of a lone first element
         arrays = words_of(
             *(self._registers, bound.shape[1], bound, len(self.singles), self._single_slots),
             *(len(self.lists), self._levels, self._slots, *self._stacks),
-            *(not last.kleene, counting, self._sizes, self._endings, *self._compared.shape[1:], *self._compared),
+            *(not last.kleene, counting, self._sizes, self._endings, size, *self._compared),
         )
         parts = arrays, self._ring.kernel_words(), self._program.kernel_words(), self._rules.kernel_words()
         words = np.zeros(at.NUMBER, np.int64)
