@@ -76,15 +76,18 @@ LISTS_LAST = 1e30
 ANY, NO_ROOT = -2, -1
 """In place of a lazy tree's first variable: where none is chosen, and before one is."""
 
-REGISTERS = 19
+WEIGHED = 128
+"""Parts of the buffer: when the events of one have come, a lazy tree weighs if its first variable is the cheapest."""
+
+REGISTERS = 20
 STEPS, STEP, ROW, DEPTH, EPOCH, TOUCHED, TOUCHED_OUTPUTS, SHORT_OF, NODES, LISTING, CELLS_MADE = range(11)
 """The registers: how many steps there are, the step, its row, frames in use, the number of the attempt, nodes and
 outputs that it has touched, the node (or output) that is full, the number of nodes, whether there are lists, and the
 cells that there were before the event."""
-ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, BY_COUNTER, CHOSEN = range(11, REGISTERS)
+ROOT, REPLAYING, BEGUN, OLDEST, VARIABLES, KEYS, BY_COUNTER, CHOSEN, ARRIVED = range(11, REGISTERS)
 """Of a lazy tree: its first variable, whether a new one searches the buffer, the step that begins next, the oldest step
-in the buffer, numbers of variables and keys, whether the smallest counter is bound next, and the variable that a new
-state waits for."""
+in the buffer, numbers of variables and keys, whether the smallest counter is bound next, the variable that a new state
+waits for, and how many events have come since the first variable was weighed."""
 
 MACHINE_WORDS = 36
 """Words of `stores.machine_at` before those of the ring of cells."""

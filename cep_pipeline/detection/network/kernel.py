@@ -405,9 +405,14 @@ def changes_root(w: Any, step: int, row: int) -> bool:
     There is none before all variables have events. Then it is the cheapest one: the rarest where conditions are alike.
     When another one gets cheaper, what each further event of the first variable costs too much is summed up, and it
     changes when that exceeds what the new one's search of the buffer costs: a change costs no more than it saves.
+    To weigh tests costs as much as some of them, so that one event stands for those of a small part of the buffer.
     """
     m = machine_at(w)
     variables, root = m.registers[c.VARIABLES], m.registers[c.ROOT]
+    m.registers[c.ARRIVED] += 1
+    if root >= 0 and m.registers[c.ARRIVED] <= (step - m.registers[c.OLDEST]) // c.WEIGHED:
+        return False
+    stands_for, m.registers[c.ARRIVED] = m.registers[c.ARRIVED], 0
     fits = root < 0
     for variable in range(variables):
         amount = m.amounts[m.event_nodes[variable]]
@@ -429,7 +434,7 @@ def changes_root(w: Any, step: int, row: int) -> bool:
             best, least = variable, cost
     if root >= 0:
         if own > least:
-            m.expected[variables] += (own - least) / m.expected[root]
+            m.expected[variables] += stands_for * (own - least) / m.expected[root]
             if m.expected[variables] <= 0.5 * least:  # of a window that has begun, half is to be searched again
                 return False
         else:
