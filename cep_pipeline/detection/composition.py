@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
-from cep_pipeline.detection.matches import COMPOSED, RETURN_TYPES
+from cep_pipeline.detection.matches import COMPOSED, type_of
 from cep_pipeline.events.columns import ARROW_TYPES, ascend
 from cep_pipeline.expressions.columns import Array, one_chunk
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, longer_columns, plain_pattern
@@ -130,7 +130,8 @@ def with_typed_returns(pattern: Pattern, matches: pa.Table) -> pa.Table:
             values = [value if value is None else float(value) for value in values]
         if item.expression.type is ValueType.FLOAT64_LIST:
             values = [row if row is None else [one if one is None else float(one) for one in row] for row in values]
-        found = found.append_column(item.name, pa.array(values, RETURN_TYPES[item.expression.type]))
+        texts = pa.array(values, pa.string() if item.is_time else type_of(item))
+        found = found.append_column(item.name, texts.cast(type_of(item)))
     return found
 
 

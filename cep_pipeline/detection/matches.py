@@ -28,7 +28,7 @@ from cep_pipeline.patterns.expressions import (
     variables_of,
     walk,
 )
-from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, ReturnItem, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -60,7 +60,7 @@ BATCH_ROWS = 1 << 17
 @once_a_pattern
 def matches_schema(pattern: Pattern) -> pa.Schema:
     """Columns of a table of one pattern's matches: the RETURN columns are typed."""
-    returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.items)
+    returned = (pa.field(item.name, type_of(item)) for item in pattern.items)
     composed = [pa.field("composed", COMPOSED)] if pattern.composes else []
     return pa.schema([*FIXED_FIELDS, *composed, *returned])
 
@@ -210,6 +210,11 @@ RETURN_TYPES = {
 """Arrow type of a RETURN column by the type of its expression."""
 
 
+def type_of(item: ReturnItem) -> pa.DataType:
+    """Return the Arrow type of a RETURN column."""
+    return UTC_MICROSECONDS if item.is_time else RETURN_TYPES[item.expression.type]
+
+
 def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> list[pa.Array]:
     """One array for each RETURN item; null where a match's branch lacks a variable of the item.
 
@@ -223,7 +228,8 @@ def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, even
             return _array_with_absent(expression, matches, kleene, optional, events)
         return _array_of(expression, matches, kleene, events)
 
-    return [array_of(item.expression) for item in pattern.items]
+    arrays = [(item, array_of(item.expression)) for item in pattern.items]
+    return [array.cast(UTC_MICROSECONDS) if item.is_time else array for item, array in arrays]
 
 
 def _array_of(

@@ -306,10 +306,14 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
             named[EVENT_TYPE] = type_of_all(schema.type_of_all)
         elif layout is not None and layout.columns.get(EVENT_TYPE) == TYPE_OF_FILE:
             named[EVENT_TYPE] = TYPE_OF_FILE
-        is_number = TIMESTAMP in table.column_names and pa.types.is_integer(table.schema.field(TIMESTAMP).type)
+
+        def of_table(name: str) -> TimestampSettings:
+            is_number = name in table.column_names and pa.types.is_integer(table.schema.field(name).type)
+            return TimestampSettings(column=[name], format={"*": ["epoch_us" if is_number else "iso"]})
+
         longest = LONGEST_VALUE if layout is None else layout.settings.longest_value
-        times = TimestampSettings(column=[TIMESTAMP], format={"*": ["epoch_us" if is_number else "iso"]})
-        layout = SourceLayout(SourceSettings(format="parquet", path=["*"], longest_value=longest), times, named)
+        settings = SourceSettings(format="parquet", path=["*"], longest_value=longest)
+        layout = SourceLayout(settings, of_table(TIMESTAMP), named, {name: of_table(name) for name in schema.times})
     if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
         if EVENT_TYPE in table.column_names:
             layout = replace(layout, columns={**layout.columns, EVENT_TYPE: EVENT_TYPE})

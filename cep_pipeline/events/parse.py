@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.clock import rows_shown_twice
-from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.raw_files import RawFile, SourceFile, fingerprint_file
 from cep_pipeline.events.readers import FilePart, RejectedRow, open_rows
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_rows, day_number, day_of
@@ -42,7 +42,7 @@ def staged_columns(schema: StreamSchema) -> pa.Schema:
     1970-01-01 of its local date), `_file` and `_line`. A rejected one has `_file`, `_line`, `_reason` and `_raw`, and
     `_day`, which is null if it is of the first day of a file that covers all time.
     """
-    attributes = [(name, ARROW_TYPES[kind]) for name, kind in schema.raw_attributes.items()]
+    attributes = [(name, schema.arrow_type(name)) for name in schema.raw_attributes]
     origin = [(FINER, pa.int16()), (LOCAL_DAY, pa.int32()), (FILE, pa.string()), (LINE, pa.int64())]
     return pa.schema([(TIMESTAMP, INSTANT), *attributes, *origin, (REASON, pa.string()), (RAW, pa.string())])
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,10 +43,15 @@ _EXAMPLE = "such as {day:%Y-%m-%d}/trades.csv.gz or {day:%Y-%m}.parquet"
 
 @dataclass(frozen=True)
 class Period:
-    """The days, both included, whose rows a file may hold; None is an open end."""
+    """The days, both included, whose rows a file may hold; None is an open end.
+
+    It may have rows of some days `before` and `after` them, too: each of its own days needs it, and these look into it.
+    """
 
     first: date | None
     last: date | None
+    before: int = 0
+    after: int = 0
 
     @property
     def is_one_day(self) -> bool:
@@ -55,7 +60,9 @@ class Period:
     def __str__(self) -> str:
         if self.first is None or self.last is None:
             return "all time"
-        return f"{self.first}" if self.is_one_day else f"{self.first} to {self.last}"
+        days = f"{self.first}" if self.is_one_day else f"{self.first} to {self.last}"
+        around = ((self.before, "before"), (self.after, "after"))
+        return days + "".join(f", {number} days {way}" for number, way in around if number)
 
 
 UNBOUNDED = Period(None, None)
@@ -67,7 +74,8 @@ class PathTemplate:
 
     The finest directive says what period one file covers: `%d` or `%j` a day, `%m` a month, `%Y` a year, none all time.
     `{type}` stands for the type of the events of a file: any text within one folder or name. A template that leaves its
-    folder, has an unknown directive, or leaves out a coarser one is an InputError.
+    folder, has an unknown directive, or leaves out a coarser one is an InputError. A file may have rows of so many days
+    `before` and `after` its period.
 
     Examples
     --------
@@ -77,6 +85,8 @@ class PathTemplate:
     """
 
     text: str
+    before: int = 0
+    after: int = 0
 
     def __post_init__(self) -> None:
         if not self.text or self.text.startswith("/") or "://" in self.text or ".." in self.text.split("/"):
@@ -142,12 +152,14 @@ class PathTemplate:
         """Return the period of the file that holds a day."""
         used = self._directives
         if used & {"%d", "%j"}:
-            return Period(day, day)
-        if "%m" in used:
-            return Period(day.replace(day=1), day.replace(day=calendar.monthrange(day.year, day.month)[1]))
-        if used:
-            return Period(date(day.year, 1, 1), date(day.year, 12, 31))
-        return UNBOUNDED
+            first, last = day, day
+        elif "%m" in used:
+            first, last = day.replace(day=1), day.replace(day=calendar.monthrange(day.year, day.month)[1])
+        elif used:
+            first, last = date(day.year, 1, 1), date(day.year, 12, 31)
+        else:
+            return UNBOUNDED
+        return Period(first, last, self.before, self.after)
 
     def periods_in(self, paths: Sequence[str]) -> set[Period]:
         """Return the periods of those of these paths that fit the template."""
@@ -201,18 +213,22 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
     """Find the raw files that may hold rows of a day of the stream's time zone.
 
     They are sorted by name, which is the order of arrival. Behind them are the paths, filled in for the day, that no
-    file has. An InputError says that the data folder does not exist, or that one file fits two templates of different
-    periods.
+    file has. Files of other days, which may have rows of this one, are looked for beside a file of the day. An
+    InputError says that the data folder does not exist, or that one file fits two templates of different periods.
     """
     filesystem, folder = _open_folder(root, templates)
     files: dict[str, SourceFile] = {}
     missing: list[str] = []
     for template in templates:
-        pattern, period = template.pattern(day), template.period(day)
+        pattern = template.pattern(day)
         found = _matching(filesystem, folder, pattern)
         if not found:
             missing.append(pattern)
-        for name, size in found:
+        dated = [(template.period(day), one) for one in found]
+        for away in range(-template.after, template.before + 1) if found else ():
+            other = day + timedelta(days=away)
+            dated += [(template.period(other), one) for one in _matching(filesystem, folder, template.pattern(other))]
+        for period, (name, size) in dated:
             path = f"{root.rstrip('/')}/{name}"
             if name in files and files[name].period != period:
                 raise InputError(f"{path}: two paths of the source fit this file and give it different periods")

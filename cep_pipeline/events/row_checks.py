@@ -17,8 +17,8 @@ from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.readers import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.stream_document import SourceLayout
-from cep_pipeline.events.timestamps import read_timestamps, timestamps_of
+from cep_pipeline.events.stream_document import SourceLayout, TimestampSettings
+from cep_pipeline.events.timestamps import TimestampColumn, read_timestamps, timestamps_of
 from cep_pipeline.patterns.expressions import ValueType
 
 FILE = "_file"
@@ -78,14 +78,18 @@ def check_rows(
         for index in np.flatnonzero(wrong).tolist():
             reasons[index].append(why if isinstance(why, str) else why(index))
 
-    stamp = source.timestamp.said
-    reject(missing, f"missing timestamp ({stamp})")
-    reject(
-        instants.unreadable,
-        lambda at: f"{stamp}: {_quoted(stamps[at])} is no timestamp of the format {' or '.join(formats)}",
-    )
-    skipped = f"does not exist in {schema.file_timezone} (the clock skips it)"
-    reject(instants.nonexistent, lambda at: f"{stamp}: the local time {_quoted(stamps[at])} {skipped}")
+    reject(missing, f"missing timestamp ({source.timestamp.said})")
+
+    def reject_no_times(read: TimestampColumn, written: pa.Array, of: TimestampSettings, zone: str) -> None:
+        form = " or ".join(of.formats_of(path))
+        reject(
+            read.unreadable,
+            lambda at: f"{of.said}: {_quoted(written[at])} is no timestamp of the format {form}",
+        )
+        skipped = f"does not exist in {zone} (the clock skips it)"
+        reject(read.nonexistent, lambda at: f"{of.said}: the local time {_quoted(written[at])} {skipped}")
+
+    reject_no_times(instants, stamps, source.timestamp, schema.file_timezone)
     reject(outside, lambda at: f"day {day_of(int(instants.local_day[at]))} is outside the file's period, {period}")
     columns: dict[str, pa.Array] = {TIMESTAMP: instants.utc}
     for attribute, kind in schema.raw_attributes.items():
@@ -93,7 +97,13 @@ def check_rows(
             columns[attribute] = pa.repeat(pa.scalar(given, pa.string()), block.rows)
             continue
         raw = block.columns[source.columns[attribute]]
-        columns[attribute] = _typed(raw, attribute, kind, source, path, reasons)
+        if (of := source.times.get(attribute)) is not None:
+            zone = of.timezone or schema.timezone
+            read = read_timestamps(raw, of.formats_of(path), zone, later=later)
+            reject_no_times(read, raw, of, zone)
+            columns[attribute] = read.utc
+        else:
+            columns[attribute] = _typed(raw, attribute, kind, source, path, reasons)
         if kind is ValueType.STRING:
             _refuse_long(columns[attribute], source, source.columns[attribute], reasons)
         if attribute == schema.type_attribute or attribute in schema.key:
@@ -157,7 +167,8 @@ def _refuse_long(values: pa.Array, source: SourceLayout, column: str, reasons: M
 
 def _outside(local_day: np.ndarray, period: Period) -> np.ndarray:
     first, last = period.first or date.min, period.last or date.max
-    outside: np.ndarray = (local_day < day_number(first)) | (local_day > day_number(last))
+    since, until = day_number(first) - period.before, day_number(last) + period.after
+    outside: np.ndarray = (local_day < since) | (local_day > until)
     return outside
 
 

@@ -24,7 +24,7 @@ from typing_extensions import TypedDict
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, DAY, EVENT_TYPE, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
-from cep_pipeline.events.timestamps import check_timezone, read_timestamps
+from cep_pipeline.events.timestamps import INSTANT, check_timezone, read_timestamps
 from cep_pipeline.foreign_text import did_you_mean, html_table, listed
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Quality,
         SourceLayout,
         StreamDocument,
+        TimestampSettings,
     )
 
 OnMissing = Literal["error", "empty", "skip"]
@@ -55,7 +56,7 @@ class PlainSchema(TypedDict, total=False):
     name: str
     base_type: str | None
     type_attribute: str | None
-    attributes: Required[Mapping[str, Literal["int64", "float64", "bool", "string", "list<float64>"]]]
+    attributes: Required[Mapping[str, Literal["int64", "float64", "bool", "string", "timestamp", "list<float64>"]]]
     types: list[str | int] | None
     key: list[str]
     on_missing: OnMissing
@@ -94,6 +95,8 @@ class StreamSchema:
         What a day without files is: an `error`, an `empty` day, or a day to `skip`.
     timezone, pattern_timezone
         IANA names: the zone of the stream's days, and that of the clock of patterns, None where it is the same.
+    times
+        Attributes that are times. They are int64 to patterns: microseconds since the epoch.
     source
         Layout of the raw files; None for a stream that is given as rows.
     derived
@@ -129,6 +132,7 @@ class StreamSchema:
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
     pattern_timezone: str | None = None
+    times: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
@@ -142,9 +146,9 @@ class StreamSchema:
             raise self._error(
                 f"type_attribute {self.type_attribute!r} is not among the attributes{hint}", "type_attribute"
             )
-        if (kind := self.attributes[self.type_attribute]) not in (ValueType.STRING, ValueType.INT64):
+        if (kind := self.type_names[self.type_attribute]) not in ("string", "int64"):
             raise self._error(
-                f"type_attribute {self.type_attribute!r} must be string or int64, not {kind.value}", "type_attribute"
+                f"type_attribute {self.type_attribute!r} must be string or int64, not {kind}", "type_attribute"
             )
         if self.types is not None and (len(set(self.types)) < len(self.types) or "" in self.types):
             raise self._error("types: each type has a name and is listed once", "types")
@@ -153,7 +157,7 @@ class StreamSchema:
         for place, expected in enumerate(self.quality.expectations if self.quality else ()):
             where = "quality", "expectations", place
             self._check_known(expected.column, self.raw_attributes, "expectation on", *where)
-            if expected.has_bounds and not self.attributes[expected.column].is_number:
+            if expected.has_bounds and self.type_names[expected.column] not in ("int64", "float64"):
                 raise self._error(f"expectation on {expected.column!r}: bounds are for int64 and float64", *where)
         for clock, zone in (("timezone", self.timezone), ("pattern_timezone", self.clock_timezone)):
             try:
@@ -164,7 +168,7 @@ class StreamSchema:
     def _check_names(self) -> None:
         """All names must be columns of one table, which knows no case and has a column `day`."""
         owners: dict[str, str] = {}
-        for name, kind in self.attributes.items():
+        for name, kind in self.type_names.items():
             folded, said = name.lower(), ""
             if folded in (DAY, TIMESTAMP, SEQ, "") or name.startswith("_"):
                 said = "this name belongs to the engine"
@@ -174,7 +178,7 @@ class StreamSchema:
                 column = name if self.source is None else self.source.columns.get(name, name)
                 raise self._error(
                     f"attribute {name!r}: {said}; give it another name and name its source column beside the type: "
-                    f"write for example `source_{folded.strip('_')}: {{type: {kind.value}, column: {column}}}`",
+                    f"write for example `source_{folded.strip('_')}: {{type: {kind}, column: {column}}}`",
                     "attributes",
                     name,
                 )
@@ -188,14 +192,14 @@ class StreamSchema:
             raise self._error(f"{what} {name!r} is no attribute that is read{hint}", *location)
 
     def __repr__(self) -> str:
-        attributes = ", ".join(f"{name}: {kind.value}" for name, kind in self.attributes.items())
+        attributes = ", ".join(f"{name}: {kind}" for name, kind in self.type_names.items())
         return f"<StreamSchema {self.name}: {attributes}>"
 
     def _repr_html_(self) -> str:
         made_of = {one.name: f"{one.function} of {one.of}" for one in self.derived}
         rows = [
-            (name, kind.value, "the type of an event" if name == self.type_attribute else made_of.get(name, ""))
-            for name, kind in self.attributes.items()
+            (name, kind, "the type of an event" if name == self.type_attribute else made_of.get(name, ""))
+            for name, kind in self.type_names.items()
         ]
         return html_table(("attribute", "type", ""), rows, f"stream {self.name}, {self.timezone}")
 
@@ -249,8 +253,8 @@ class StreamSchema:
         Parameters
         ----------
         data
-            `attributes` (name to one of int64, float64, bool, string, list<float64>), `type_attribute` or `base_type`,
-            and optionally `types`, `key`, `on_missing`, `timezone`, `pattern_timezone`, `name`. Without
+            `attributes` (name to one of int64, float64, bool, string, timestamp, list<float64>), `type_attribute` or
+            `base_type`, and optionally `types`, `key`, `on_missing`, `timezone`, `pattern_timezone`, `name`. Without
             `type_attribute` an attribute `event_type` is added that holds the type; it is the `base_type` where no
             event says another.
         name
@@ -277,7 +281,8 @@ class StreamSchema:
             name=data.get("name", name),
             base_type=base_type,
             type_attribute=type_attribute or EVENT_TYPE,
-            attributes={name: ValueType(kind) for name, kind in {**added, **data["attributes"]}.items()},
+            attributes={name: _value_type(kind) for name, kind in {**added, **data["attributes"]}.items()},
+            times=tuple(name for name, kind in data["attributes"].items() if kind == TIMESTAMP),
             types=None if types is None else tuple(map(str, types)),
             key=tuple(data.get("key", ())),
             on_missing=data.get("on_missing", "error"),
@@ -301,13 +306,22 @@ class StreamSchema:
         return {**self.attributes, **ORDER_COLUMNS}
 
     @cached_property
+    def type_names(self) -> Mapping[str, str]:
+        """The type of every attribute as a schema writes it."""
+        return {name: TIMESTAMP if name in self.times else kind.value for name, kind in self.attributes.items()}
+
+    def arrow_type(self, attribute: str) -> pa.DataType:
+        """Return the type in which an attribute is stored."""
+        return INSTANT if attribute in self.times else ARROW_TYPES[self.attributes[attribute]]
+
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
         """Columns of the stream's events: `timestamp`, `seq`, then the attributes."""
         return pa.schema(
             [
-                pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
+                pa.field(TIMESTAMP, INSTANT),
                 pa.field(SEQ, pa.int64()),
-                *(pa.field(name, ARROW_TYPES[kind]) for name, kind in self.attributes.items()),
+                *(pa.field(name, self.arrow_type(name)) for name in self.attributes),
             ]
         )
 
@@ -335,7 +349,7 @@ class StreamSchema:
             {
                 "timezone": self.timezone,
                 "type_attribute": self.type_attribute,
-                "attributes": {name: kind.value for name, kind in self.attributes.items()},
+                "attributes": self.type_names,
                 "key": list(self.key),
                 "derived": list(map(asdict, self.derived)),
                 "source": None if self.source is None else self.source.decisive,
@@ -398,16 +412,17 @@ class StreamSchema:
         return self.with_derived(pa.table(columns, schema=self.arrow_schema), {name for row in read for name in row})
 
     def _read_times(self, rows: list[dict[str, Any]]) -> None:
-        """Put microseconds since the epoch in the place of the timestamps of rows that are text or datetimes."""
-        written = [at for at, row in enumerate(rows) if isinstance(row.get(TIMESTAMP), datetime | str)]
-        values = [rows[at][TIMESTAMP] for at in written]
-        texts = [value.isoformat() if isinstance(value, datetime) else value for value in values]
-        read = read_timestamps(pa.array(texts, pa.string()), "iso", self.timezone)
-        for place, (at, instant) in enumerate(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True)):
-            if instant is None:
-                why = f"does not exist in {self.timezone}" if read.nonexistent[place] else "is no time of ISO 8601"
-                raise self._error(f"row {at}: {TIMESTAMP}: {texts[place]!r} {why}")
-            rows[at][TIMESTAMP] = instant
+        """Put microseconds since the epoch in the place of times of rows that are text or datetimes."""
+        for name in (TIMESTAMP, *self.times):
+            written = [at for at, row in enumerate(rows) if isinstance(row.get(name), datetime | str)]
+            values = [rows[at][name] for at in written]
+            texts = [value.isoformat() if isinstance(value, datetime) else value for value in values]
+            read = read_timestamps(pa.array(texts, pa.string()), "iso", self.timezone)
+            for place, (at, instant) in enumerate(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True)):
+                if instant is None:
+                    why = f"does not exist in {self.timezone}" if read.nonexistent[place] else "is no time of ISO 8601"
+                    raise self._error(f"row {at}: {name}: {texts[place]!r} {why}")
+                rows[at][name] = instant
 
     def with_derived(self, events: pa.Table, given: Collection[str]) -> pa.Table:
         """Return events with their derived attributes, and with the mark by which `detect` knows their stream.
@@ -427,7 +442,7 @@ class StreamSchema:
             "name": self.name,
             "base_type": self.base_type,
             "type_attribute": self.type_attribute,
-            "attributes": {name: kind.value for name, kind in self.attributes.items()},
+            "attributes": self.type_names,
             "types": self.types,
             "timezone": self.timezone,
             "pattern_timezone": self.pattern_timezone,
@@ -477,19 +492,20 @@ def schema_of(document: StreamDocument) -> StreamSchema:
     from cep_pipeline.events.readers import READERS
     from cep_pipeline.events.stream_document import TYPE_OF_FILE, SourceLayout
 
-    attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
+    attributes = {name: _value_type(settings.type) for name, settings in document.attributes.items()}
+    times = {name: _times_of(document, name) for name, its in document.attributes.items() if its.type == TIMESTAMP}
     derived: list[DerivedAttribute] = []
     for name, function in document.derived.items():
         if name in attributes:
             said = f"attribute {name!r}: a name of {name!r} too; write another name for it"
             raise _Misstated(said, ("derived", name))
-        derived.append(_derived_of(name, function, attributes))
+        derived.append(_derived_of(name, function, {one: kind for one, kind in attributes.items() if one not in times}))
         attributes[name] = _type_of(derived[-1], attributes)
     columns = {name: settings.column or name for name, settings in document.attributes.items()}
     if document.type_attribute is None:
         columns = {EVENT_TYPE: _column_of_type(document), **columns}
         attributes = {EVENT_TYPE: ValueType.STRING, **attributes}
-    source = SourceLayout(document.source, document.timestamp, columns)
+    source = SourceLayout(document.source, document.timestamp, columns, times)
     for index, path in enumerate(document.source.path):
         if document.type_attribute is not None and TYPE_OF_FILE in path:
             said = f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
@@ -509,9 +525,27 @@ def schema_of(document: StreamDocument) -> StreamSchema:
         on_missing=document.on_missing,
         timezone=document.timezone,
         pattern_timezone=document.pattern_timezone,
+        times=tuple(times),
         source=source,
         derived=tuple(derived),
         quality=document.quality,
+    )
+
+
+def _value_type(name: str) -> ValueType:
+    """The type that patterns see, of one that a schema writes."""
+    return ValueType.INT64 if name == TIMESTAMP else ValueType(name)
+
+
+def _times_of(document: StreamDocument, attribute: str) -> TimestampSettings:
+    """The writing of an attribute that is a time: its own, or that of the time of the events."""
+    from cep_pipeline.events.stream_document import TimestampSettings
+
+    own, of_event = document.attributes[attribute], document.timestamp
+    return TimestampSettings(
+        column=[own.column or attribute],
+        format=own.format if "format" in own.model_fields_set else of_event.format,
+        timezone=own.timezone or of_event.timezone,
     )
 
 

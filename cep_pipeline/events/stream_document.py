@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 from pkgutil import resolve_name
@@ -53,28 +53,22 @@ _for_all_paths = BeforeValidator(
 """Accepts formats where those of several paths may stand."""
 
 
-class TimestampSettings(Document):
-    """The source column that holds the time of an event, and how the time is written."""
+class TimeSettings(Document):
+    """The writing of times in a source column."""
 
-    column: Annotated[list[str], _one_or_more()] = setting(
-        "Name of the source column, or of several: what they hold is joined with a blank between it, such as a date, "
-        "a time and an offset from UTC.",
-        example=["date", "time"],
-        min_length=1,
-    )
     format: Annotated[dict[str, Annotated[list[str], _one_or_more()]], _for_all_paths] = setting(
         "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, `epoch` for such numbers that "
         "tell their unit by their size, or a format such as `%d/%b/%Y:%H:%M:%S %z`. Of several, each time has the "
         "first that reads it. Where files differ, it is a mapping of the ends of their paths, with the wildcards `*`, "
         "`?` and `[…]`, to their formats: a file has those of the first that fits. It is not used for a Parquet column "
-        "of a timestamp or date type.",
+        "of a timestamp or date type. An attribute has that of the event's own time where it has none.",
         default_factory=lambda: {"*": ["iso"]},
         example="%Y-%m-%d %H:%M",
         min_length=1,
     )
     timezone: str | None = setting(
         "Time zone of the times in the files that do not say theirs: an IANA name. Without it they are in the "
-        "`timezone` of the stream.",
+        "`timezone` of the stream; those of an attribute are where the event's own time is.",
         None,
         example="UTC",
     )
@@ -98,6 +92,17 @@ class TimestampSettings(Document):
             return found
         raise InputError(f"{path}: timestamp.format has no format for this file; it has: {listed(list(self.format))}")
 
+
+class TimestampSettings(TimeSettings):
+    """The source column that holds the time of an event, and how the time is written."""
+
+    column: Annotated[list[str], _one_or_more()] = setting(
+        "Name of the source column, or of several: what they hold is joined with a blank between it, such as a date, "
+        "a time and an offset from UTC.",
+        example=["date", "time"],
+        min_length=1,
+    )
+
     @property
     def said(self) -> str:
         """The column, or columns, for a person."""
@@ -118,6 +123,20 @@ class SourceSettings(Document):
         "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
         "of its events. All files that fit are read.",
         example="{day:%Y-%m-%d}/trades.csv.gz",
+    )
+    days_before: int = setting(
+        "Days before those of its path of which a file may have rows: those of a UTC day in a stream of New York.",
+        0,
+        example=1,
+        ge=0,
+        le=31,
+    )
+    days_after: int = setting(
+        "Days after those of its path of which a file may have rows, such as the one at 24:00.",
+        0,
+        example=1,
+        ge=0,
+        le=31,
     )
     longest_value: int = setting(
         "Most bytes that a value of text has. A row with a longer one is rejected.",
@@ -262,17 +281,19 @@ class SourceLayout:
     """Layout of the raw files of a stream.
 
     `columns` is the source column of every attribute that is read. The attribute of a type that no column has is there
-    as `type_of_all` or `TYPE_OF_FILE`.
+    as `type_of_all` or `TYPE_OF_FILE`. `times` says how the attributes that are times are written.
     """
 
     settings: SourceSettings
     timestamp: TimestampSettings
     columns: Mapping[str, str]
+    times: Mapping[str, TimestampSettings] = field(default_factory=dict)
 
     @cached_property
     def paths(self) -> tuple[PathTemplate, ...]:
         """Templates relative to the data folder; all files that fit are read."""
-        return tuple(map(PathTemplate, self.settings.path))
+        around = self.settings.days_before, self.settings.days_after
+        return tuple(PathTemplate(path, *around) for path in self.settings.path)
 
     @cached_property
     def signs(self) -> NumberSigns:
@@ -300,6 +321,7 @@ class SourceLayout:
             else self.timestamp.format,
             "columns": self.columns,
             **({} if self.timestamp.timezone is None else {"timestamp_timezone": self.timestamp.timezone}),
+            **({"times": {name: one.model_dump() for name, one in self.times.items()}} if self.times else {}),
             **settings.model_dump(exclude_defaults=True, exclude={*first, "path", "columns"}),
         }
 
@@ -364,7 +386,7 @@ class DerivedAttribute:
 
 
 Severity = Literal["critical", "warning"]
-AttributeType = Literal["int64", "float64", "bool", "string"]
+AttributeType = Literal["int64", "float64", "bool", "string", "timestamp"]
 
 
 def _or_text(short: str, shape: Any) -> Any:
@@ -374,13 +396,23 @@ def _or_text(short: str, shape: Any) -> Any:
     )
 
 
-class AttributeSettings(Document):
-    """An attribute in its long form, for a source column with another name."""
+class AttributeSettings(TimeSettings):
+    """An attribute in its long form, for a source column with another name, or with times of another form."""
 
-    type: AttributeType = setting("Type of the attribute.", example="float64")
+    type: AttributeType = setting(
+        "Type of the attribute. A `timestamp` is a time beside that of the event: patterns read it as microseconds "
+        "since 1970 (UTC), as they read `timestamp`, and tables have it as a time.",
+        example="float64",
+    )
     column: str | None = setting(
         "Name of the source column. Without it the column has the name of the attribute.", None, example="Temp (C)"
     )
+
+    @model_validator(mode="after")
+    def _writes_times(self) -> AttributeSettings:
+        if self.type != "timestamp" and (given := self.model_fields_set & {"format", "timezone"}):
+            raise ValueError(f"`{min(given)}` is for `type: timestamp`")
+        return self
 
 
 class DiffSettings(Document):

@@ -163,7 +163,7 @@ class _Statement:
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        self.scope = Scope(cursor.source, schema.referable, parameters, schema.clock_timezone, types)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.clock_timezone, types, schema.times)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
@@ -213,6 +213,7 @@ class _Statement:
             base_type=self.schema.base_type,
             attributes=tuple(self.schema.attributes.items()),
             timezone=self.schema.clock_timezone,
+            times=self.schema.times,
             source=self.cursor.source.name,
             written=written,
         )
@@ -352,7 +353,8 @@ class _Statement:
     def _return_item(self, taken: dict[str, int]) -> ReturnItem:
         """Read an item; `taken` has each column name in use, with how many items have asked for it."""
         expression = self._value_of_a_match()
-        return ReturnItem(expression, *self._column(format_expression(expression), taken))
+        column = self._column(format_expression(expression), taken)
+        return ReturnItem(expression, *column, is_time=self.scope.is_time(expression))
 
     def _value_of_a_match(self) -> Expression:
         expression = self.conditions.expression()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.foreign_text import did_you_mean
 from cep_pipeline.language.tokens import PatternWarning, SourceText, Token, did_you_mean_of
 from cep_pipeline.patterns.conditions import Value
-from cep_pipeline.patterns.expressions import Span, ValueType
+from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, Span, ValueType
 from cep_pipeline.patterns.pattern import Pattern, shared_attributes
 from cep_pipeline.patterns.structure import EventOperand, type_alternatives
 
@@ -41,6 +41,8 @@ class Scope:
         The zone of the stream's local time.
     statements
         The earlier statements of the file by the names that are types here; None is one that has an error itself.
+    times
+        The attributes of the stream that are times.
     """
 
     source: SourceText
@@ -48,6 +50,7 @@ class Scope:
     parameters: Mapping[str, Bound]
     timezone: str = "UTC"
     statements: Mapping[str, Pattern | None] = field(default_factory=dict)
+    times: Collection[str] = ()
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
     used_parameters: dict[str, Bound] = field(default_factory=dict)
@@ -100,6 +103,16 @@ class Scope:
             of_type = type_alternatives(operand.event_type)
             raise self.source.error(f"unknown attribute {name.value!r} of type {of_type}{hint}", name.span)
         return kind
+
+    def is_time(self, expression: Expression) -> bool:
+        """True for an attribute that is a time, of one event or the first, last, least or greatest of a list."""
+        of_one = isinstance(expression, Aggregate) and expression.function in ("first", "last", "min", "max")
+        if not (of_one or isinstance(expression, Reference)):
+            return False
+        assert isinstance(expression, Aggregate | Reference)
+        sources = (self.statements.get(name) for name in self.variables[expression.variable].types)
+        times = (self.times if one is None else [item.name for item in one.returns if item.is_time] for one in sources)
+        return all(expression.attribute in own for own in times)
 
     def agreed_attribute(self, name: Token) -> None:
         """Refuse an attribute on which events cannot agree, as one of the variables lacks it or it is a list."""

@@ -166,6 +166,8 @@ class ReturnItem:
     name: str
     named: bool = False
     """True if the name was written with AS."""
+    is_time: bool = False
+    """True for an attribute that is a time: its column is one of times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +256,8 @@ class Pattern:
     stream, type_attribute, base_type, attributes
         The stream's name, the attribute whose text is an event's type, the type that every event also has (or
         None), and the type of every attribute: all that detection needs to know of the stream's schema.
-    timezone
-        The zone of the stream's local time.
+    timezone, times
+        The zone of the stream's local time, and the attributes of the stream that are times.
     source, written
         The name of the text that the statement stands in, and the statement as it stands there, for people.
     """
@@ -279,6 +281,7 @@ class Pattern:
     base_type: str | None = None
     attributes: tuple[tuple[str, ValueType], ...] = ()
     timezone: str = "UTC"
+    times: tuple[str, ...] = ()
     source: str = field(default="<pattern>", compare=False)
     written: str = field(default="", compare=False)
 

@@ -93,6 +93,8 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
         column = column if pa.types.is_int64(kind) else _cast(column, pa.timestamp("us", kind.tz), name, source)
         # In one piece, since all that follows reads it as an array; to combine one piece would copy it.
         return column if column.num_chunks == 1 else pa.chunked_array([column.combine_chunks()])
+    if declared is ValueType.INT64 and pa.types.is_timestamp(kind):  # an attribute that is a time
+        return _cast(column, pa.timestamp("us", kind.tz), name, source).cast(pa.int64())
     if declared is None or _value_type(kind) is declared:
         return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
     if pa.types.is_null(kind) or (declared is ValueType.FLOAT64 and pa.types.is_integer(kind)):

@@ -647,7 +647,9 @@ def statement_of(pattern: Pattern) -> str:
             "schema": {
                 "base_type": pattern.base_type,
                 "type_attribute": pattern.type_attribute,
-                "attributes": {name: kind.value for name, kind in pattern.attributes},
+                "attributes": {
+                    name: "timestamp" if name in pattern.times else kind.value for name, kind in pattern.attributes
+                },
                 **({} if pattern.timezone == "UTC" else {"timezone": pattern.timezone}),
             },
         },
