@@ -17,7 +17,7 @@ Case = TypeVar("Case")
 
 ALL = bool(os.environ.get("CEP_TEST_ALL"))
 """Whether everything is tried."""
-PART = 12
+PART = 16
 """`make test` tries one of so many."""
 FEWEST_EXAMPLES = 5
 

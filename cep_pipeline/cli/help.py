@@ -148,7 +148,7 @@ def schema(what: str, part: str | None) -> None:
 
 
 def text_of(what: str, part: str | None) -> str:
-    """What `cep schema` prints."""
+    """Return the text that `cep schema` prints."""
     return _columns_table(part) if what == "tables" else _document(what, part)
 
 

@@ -192,7 +192,7 @@ def matches(
 
 
 def _limited(units: Iterable[PublishedMatches], pattern: str | None) -> Iterator[str]:
-    """What a person is told of patterns that a limit has stopped."""
+    """Say to a person which patterns a limit has stopped, and what to do."""
     for unit in units:
         for name, what in unit.limited.items():
             if pattern in (None, name):

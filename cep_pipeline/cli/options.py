@@ -315,7 +315,7 @@ def _number_or_text(value: str) -> float | str:
 
 
 def _checked(model: type[Settings], values: dict[str, Any]) -> Settings:
-    """Those of the values that are settings of a model."""
+    """Return the values that are settings of a model."""
     from pydantic import ValidationError
 
     try:

@@ -94,7 +94,7 @@ def status(
 def _document(
     stream: Stream, tables: StreamTables, run_limit: int, decision_limit: int, *, rejected: bool
 ) -> dict[str, Any]:
-    """What `cep status` shows of a stream."""
+    """Return the content of `cep status` for a stream."""
     from cep_pipeline.pipeline.run import find_stale_days
 
     plans = filter(None, (tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets))

@@ -455,7 +455,7 @@ class PatternReader(LineReader):
         find_columns("source.pattern", source.listed, [*re.compile(source.settings.pattern).groupindex])
 
     def row(self, line: str) -> Mapping[str, str | None]:
-        """What the groups take."""
+        """Return the texts that the groups take."""
         found = self._expression.fullmatch(line)
         if found is None:
             raise ValueError("it does not fit source.pattern")

@@ -182,7 +182,7 @@ class SummaryAggregate:
 
     @property
     def of(self) -> SummaryFunction:
-        """What its name means."""
+        """The function that its name means."""
         return SUMMARY_FUNCTIONS[self.function]
 
 

@@ -226,7 +226,7 @@ class DayInputs:
         return cut(pieces, start=start, end=end, look_back=self.look_back, count=count, work=estimated)
 
     def behind(self) -> Slice:
-        """What comes behind the day: matches that end there are not final yet."""
+        """The events behind the day: matches that end there are not final yet."""
         end = self.work.end
         found = slices_between(self.row_groups, [end, None], self.look_back)
         return found[0] if found else Slice(end, None, (), self.look_back)

@@ -145,7 +145,7 @@ class ClauseStatistics:
         return len(self.names)
 
     def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
-        """What follows from the numbers: the value of `make`, which is called once for each key."""
+        """A value that follows from the numbers: that of `make`, which is called once for each key."""
         if key not in self._derived:
             self._derived[key] = make()
         found: Derived = self._derived[key]

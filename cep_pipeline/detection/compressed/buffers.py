@@ -662,7 +662,7 @@ _STATEMENT = "the statement in a buffer of matches"
 
 
 class SchemaForm(TypedDict):
-    """What a statement says of the events that it is over."""
+    """The part of a stream's schema that a statement needs."""
 
     base_type: str | None
     type_attribute: str

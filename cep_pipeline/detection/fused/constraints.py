@@ -172,7 +172,7 @@ class PlannedClause:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether sums of times and windows do not overflow."""
+        """True if sums of times and windows do not overflow."""
         return times_are_plain(self.events)
 
     def overlap(self, name: str, other: str) -> bool:

@@ -69,7 +69,7 @@ def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount],
 
 @dataclass(frozen=True, eq=False)
 class LevelRules:
-    """What a level asks of its candidates, whatever the slice.
+    """The tests of a level's candidates, which are the same for every slice.
 
     Attributes
     ----------

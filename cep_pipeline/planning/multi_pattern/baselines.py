@@ -214,7 +214,7 @@ class BlockCosts:
         return sum(apart) / once if once > 0 else float(len(blocks))
 
     def saved(self, blocks: Sequence[Block]) -> float:
-        """What one node saves of the cost of blocks apart."""
+        """The cost that one node saves of blocks apart."""
         return sum(map(self.cost, blocks)) * (1.0 - 1.0 / self.ratio(blocks))
 
 
