@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -221,41 +222,52 @@ def infer_schema(
         name: sorted({pair[at] for pair in truths.values()}) for at, name in enumerate(("true_words", "false_words"))
     }
     typed = type_column or _type_column(sample, kinds)
+    later = {one.columns[0]: one for one in times.others if one.columns[0] != typed}
+    kinds |= dict.fromkeys(later, ("timestamp", 0))
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
     stamps = read_timestamps(timestamps_of(sample.columns, times.columns), times.format, zone)
     numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
     days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
-    place, of_place = _path_template(sample.path, days)
+    place, of_place, around = _path_template(sample.path, days)
+    odd = int(stamps.unreadable.sum()) + sum(stray for _, stray in kinds.values())
+    share = max(0.01, math.ceil(200 * odd / sample.rows) / 100)
     is_old = "{day:" in place and date.today() - days[-1] > timedelta(days=_OLD_DAYS)
-    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.columns[0]].type)
+
+    def form_of(one: _Times) -> dict[str, str]:
+        return {} if pa.types.is_temporal(sample.columns[one.columns[0]].type) else {"format": one.format}
+
+    def settings_of(column: str) -> str | dict[str, str]:
+        form = form_of(later[column]) if column in later and later[column].format != times.format else {}
+        named = {} if names[column] == column else {"column": column}
+        return {"type": kinds[column][0], **named, **form} if named or form else kinds[column][0]
+
     document = {
         "name": name or _stream_name(path),
         "timezone": zone,
         "base_type": BASE_TYPE,
         **({} if typed is None else {"type_attribute": names[typed]}),
-        "timestamp": {"column": times.columns[0] if len(times.columns) == 1 else list(times.columns)}
-        | ({} if arrow_times else {"format": times.format}),
-        "attributes": {
-            names[column]: kind if names[column] == column else {"type": kind, "column": column}
-            for column, (kind, _) in kinds.items()
-        },
+        "timestamp": {"column": times.columns[0] if len(times.columns) == 1 else list(times.columns)} | form_of(times),
+        "attributes": {names[column]: settings_of(column) for column in kinds},
         **({"on_missing": "skip"} if is_old else {}),
-        "source": {**sample.layout, **signs.chosen.given, **(words if truths else {}), "path": place},
-        "quality": {"max_rejected_share": 0.01},
+        "source": {**sample.layout, **signs.chosen.given, **(words if truths else {}), "path": place, **around},
+        "quality": {"max_rejected_share": share},
     }
-    others_said = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
+    others_said = f"; other columns with times: {', '.join(map(_shown, later))}" if later else ""
     comments = {
         "timezone": "of times without an offset, and of the days of the stream",
         "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`"
         + ("; no column looks like another type" if typed is None else ""),
         "type_attribute": "" if typed is None else _said_of_types(sample.columns[typed]),
         "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note else ''}{others_said}",
-        "attributes": "int64, float64, bool or string; a column that is not listed is left out",
+        "attributes": "int64, float64, bool, string or timestamp; a column that is not listed is left out",
         **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
         "on_missing": "a day without a file is passed over: the files are of the past",
         "source": _shown(signs.said, 200) if signs.chosen.given or signs.other is not None else "",
         "source.path": of_place,
-        "quality.max_rejected_share": "a day with more bad rows is refused",
+        "source.days_after": "the file has rows of the next day, too" if around else "",
+        "source.days_before": "the file has rows of the day before, too" if around else "",
+        "quality.max_rejected_share": "a day with more bad rows is refused"
+        + (f"; of those looked at, up to {odd:,} are bad" if odd else ""),
     }
     looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows of {_shown(sample.path.name)}"
     head = f"A stream schema proposed from {looked}: read it, and correct what is wrong."
@@ -446,16 +458,17 @@ class _Times:
     format: str
     local: bool
     example: str
-    others: tuple[str, ...] = ()
+    others: tuple[_Times, ...] = ()
     note: str = ""
 
 
 def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
     found: dict[str, _Times] = {}
     for column, values in sample.columns.items():
-        if wanted in (None, column) and (times := _time_format(column, values, wanted == column)):
+        if times := _time_format(column, values, wanted == column):
             found[column] = times
-    if not found:
+    chosen = [one for name, one in found.items() if wanted in (None, name)]
+    if not chosen:
         shown = ", ".join(f"{name} ({values[0]})" for name, values in sample.columns.items())
         what = f"column {wanted!r} has no times that can be read" if wanted else "no column has times that can be read"
         raise InputError(
@@ -467,10 +480,10 @@ def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
     def is_to_the_minute(one: _Times) -> bool:
         return not one.local or re.search("%[MSf]", one.format) is not None or ":" in one.example
 
-    best = max(found.values(), key=lambda one: (is_to_the_minute(one), _TIME_NAME.search(one.columns[0]) is not None))
+    best = max(chosen, key=lambda one: (is_to_the_minute(one), _TIME_NAME.search(one.columns[0]) is not None))
     if not is_to_the_minute(best):
         best = next((one for name in sample.columns if (one := _with_clock(sample, best, name))), best)
-    others = tuple(name for name in found if name not in best.columns)
+    others = tuple(one for name, one in found.items() if name not in best.columns)
     return replace(best, others=others)
 
 
@@ -616,8 +629,11 @@ def _attribute_names(columns: Mapping[str, object], reserved: set[str]) -> dict[
 # -- the text ---------------------------------------------------------------------------------------------------------
 
 
-def _path_template(path: Path, days: Sequence[date]) -> tuple[str, str]:
-    """The path of a day's file: with the date where the name of the file, or of its folder, is the date of its rows."""
+def _path_template(path: Path, days: Sequence[date]) -> tuple[str, str, dict[str, int]]:
+    """The path of a day's file: with the date where the name of the file, or of its folder, is the date of its rows.
+
+    Behind it are words on it, and the settings for a file that has rows of the day before or after its own, too.
+    """
     escaped = {part: re.sub(r"([\[*?])", r"[\1]", part) for part in (path.absolute().parent.name, path.name)}
     for place, part in enumerate((path.name, path.absolute().parent.name)):
         for expression, text_format in _DATED:
@@ -629,13 +645,18 @@ def _path_template(path: Path, days: Sequence[date]) -> tuple[str, str]:
             except ValueError:
                 continue
             whole_month = "%d" not in text_format
-            if days and all((day.replace(day=1) if whole_month else day) == at for day in days):
+            beside = {at - timedelta(days=1): "days_before", at + timedelta(days=1): "days_after"}
+            around = {} if whole_month or at not in days else {beside[day]: 1 for day in days if day in beside}
+            own = [day for day in days if not around or day not in beside]
+            if own and all((day.replace(day=1) if whole_month else day) == at for day in own):
                 dated = escaped[part].replace(found[0], f"{{day:{text_format}}}")
                 one = "month" if whole_month else "day"
                 return (
-                    dated if place == 0 else f"{dated}/{escaped[path.name]}"
-                ), f"one file a {one}, in the data folder"
-    return escaped[path.name], 'one file of all days; a file a day is written "{day:%Y-%m-%d}.csv"'
+                    dated if place == 0 else f"{dated}/{escaped[path.name]}",
+                    f"one file a {one}, in the data folder",
+                    around,
+                )
+    return escaped[path.name], 'one file of all days; a file a day is written "{day:%Y-%m-%d}.csv"', {}
 
 
 def _usual_gap(instants: pa.Array, kinds: pa.Array | None) -> int:

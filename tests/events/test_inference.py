@@ -106,6 +106,46 @@ def test_a_file_as_it_comes_is_read_by_the_schema_that_is_proposed(
     assert loaded.events["timestamp"][0].as_py().replace(microsecond=0) == NINE
 
 
+def test_other_columns_of_times_are_attributes_that_are_times(tmp_path: Path) -> None:
+    rows = ["9:00:00,r1,05.03.2025,1741078801", "9:01:00,r2,,1741078861", "9:02:00,r1,06.03.2025,"]
+    lines = ["at,room,due,receive_time", *(f"2025-03-04T0{row}" for row in rows)]
+    (tmp_path / "rooms.csv").write_text("\n".join([*lines, *(f"2025-03-04T09:1{n}:00,r1,," for n in range(9))]))
+    proposed = infer_schema(tmp_path / "rooms.csv", timezone="UTC", time_column="at")
+    assert proposed.document["attributes"] == {
+        "room": "string",
+        "due": {"type": "timestamp", "format": "%d.%m.%Y"},
+        "receive_time": {"type": "timestamp", "format": "epoch_s"},
+    }
+    (tmp_path / "schema.yaml").write_text(proposed.text)
+    loaded = load_events(StreamSchema.load(tmp_path / "schema.yaml"), [tmp_path / "rooms.csv"])
+    assert loaded.events["due"][0].as_py() == datetime(2025, 3, 5, tzinfo=UTC)
+    assert loaded.events["receive_time"][0].as_py() == datetime(2025, 3, 4, 9, 0, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("times", "around"),
+    [
+        (["2025-03-04 00:00", "2025-03-04 23:00", "2025-03-04 24:00"], {"days_after": 1}),
+        (["2025-03-03 23:00", "2025-03-04 01:00", "2025-03-04 02:00"], {"days_before": 1}),
+        (["2025-03-04 00:00", "2025-03-04 23:00", "2025-03-04 23:30"], {}),
+    ],
+)
+def test_a_file_with_rows_of_a_day_beside_its_own_is_proposed_so(
+    times: list[str], around: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "2025-03-04.csv").write_text("\n".join(["at,x", *(f"{one},1" for one in times)]))
+    source = infer_schema(tmp_path / "2025-03-04.csv", timezone="UTC").document["source"]
+    assert source == {"format": "csv", "path": "{day:%Y-%m-%d}.csv", **around}
+
+
+def test_the_share_of_bad_rows_leaves_room_for_those_of_the_sample(tmp_path: Path) -> None:
+    rows = [f"2025-03-04T09:{n:02}:00,{n}" for n in range(20)]
+    (tmp_path / "bad.csv").write_text("\n".join(["at,x", *rows, "Sum,190"]))
+    proposed = infer_schema(tmp_path / "bad.csv", timezone="UTC")
+    assert proposed.document["quality"] == {"max_rejected_share": 0.1}
+    assert "up to 1 are bad" in proposed.comments["quality.max_rejected_share"]
+
+
 ROWS = [(f"2025-03-04T09:{n:02}:00Z", n % 7, "abc"[n % 3], f"w{n % 4}", f"text {n}") for n in range(40)]
 
 
