@@ -17,7 +17,7 @@ Case = TypeVar("Case")
 
 ALL = bool(os.environ.get("CEP_TEST_ALL"))
 """Whether everything is tried."""
-PART = 16
+PART = 20
 """`make test` tries one of so many."""
 FEWEST_EXAMPLES = 5
 

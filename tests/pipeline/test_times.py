@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import cep_pipeline as cep
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.errors import InputError
+from cep_pipeline.spark.matching import match
 from tests.pipeline.project import MONDAY, SCHEMA, Project, make_project
 
 ZONE = ZoneInfo("America/New_York")
@@ -111,3 +112,12 @@ def test_what_they_cannot_be_is_refused(before: str, after: str, said: str, tmp_
     (tmp_path / "ticks.yaml").write_text(TIMES.replace(before, after))
     with pytest.raises(InputError, match=said):
         cep.StreamSchema.load(tmp_path / "ticks.yaml")
+
+
+def test_a_data_frame_of_spark_has_them_as_times(spark: SparkSession) -> None:
+    schema = cep.StreamSchema.from_dict({"base_type": "T", "attributes": {"due": "timestamp"}})
+    events = schema.table([{"timestamp": place, "due": us(local(12)) + place} for place in range(5)])
+    [pattern] = cep.parse_patterns("NAME p PATTERN T a WHERE a.due > 0 WITHIN 1 second RETURN a.due AS due", schema)
+    found = match(spark.createDataFrame(events), [pattern]).toArrow()
+    assert found["due"].type == UTC_MICROSECONDS
+    assert sorted(found["due"].to_pylist()) == events["due"].to_pylist()
