@@ -258,7 +258,7 @@ def infer_schema(
         "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`"
         + ("; no column looks like another type" if typed is None else ""),
         "type_attribute": "" if typed is None else _said_of_types(sample.columns[typed]),
-        "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note else ''}{others_said}",
+        "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note and '{day:' not in place else ''}{others_said}",
         "attributes": "int64, float64, bool, string or timestamp; a column that is not listed is left out",
         **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
         "on_missing": "a day without a file is passed over: the files are of the past",
@@ -599,7 +599,8 @@ def _type_column(sample: SampledFile, kinds: Mapping[str, tuple[str, int]]) -> s
     for place, (column, (kind, _)) in enumerate(kinds.items()):
         named = next((len(_TYPE_NAMES) - at for at, one in enumerate(_TYPE_NAMES) if one.search(column)), 0)
         values = sample.columns[column]
-        if kind not in ("string", "int64") or values.null_count or (kind == "int64" and not named):
+        lacking = values.null_count > most_stray(sample.rows)
+        if kind not in ("string", "int64") or lacking or (kind == "int64" and not named):
             continue
         if kind == "string" and _time_format(column, values):
             continue

@@ -138,11 +138,19 @@ def test_a_file_with_rows_of_a_day_beside_its_own_is_proposed_so(
     assert source == {"format": "csv", "path": "{day:%Y-%m-%d}.csv", **around}
 
 
+def test_the_name_of_a_file_tells_day_and_month_apart(tmp_path: Path) -> None:
+    for name, unsure in (("2025-03-04.csv", False), ("rows.csv", True)):
+        (tmp_path / name).write_text("at,x\n04/03/2025 09:00,1\n04/03/2025 09:01,2\n")
+        proposed = infer_schema(tmp_path / name, timezone="UTC")
+        assert ("the other way round" in proposed.comments["timestamp"]) is unsure
+
+
 def test_the_share_of_bad_rows_leaves_room_for_those_of_the_sample(tmp_path: Path) -> None:
-    rows = [f"2025-03-04T09:{n:02}:00,{n}" for n in range(20)]
-    (tmp_path / "bad.csv").write_text("\n".join(["at,x", *rows, "Sum,190"]))
+    rows = [f"2025-03-04T09:{n:02}:00,{n},{'ab'[n % 2]}" for n in range(20)]
+    (tmp_path / "bad.csv").write_text("\n".join(["at,x,paper", *rows, "Sum,190,"]))
     proposed = infer_schema(tmp_path / "bad.csv", timezone="UTC")
     assert proposed.document["quality"] == {"max_rejected_share": 0.1}
+    assert proposed.type_column == "paper"  # the odd row has none
     assert "up to 1 are bad" in proposed.comments["quality.max_rejected_share"]
 
 
