@@ -253,12 +253,13 @@ def infer_schema(
         "quality": {"max_rejected_share": share},
     }
     others_said = f"; other columns with times: {', '.join(map(_shown, later))}" if later else ""
+    unsure = f"; {times.note}" if times.note and "{day:" not in place else ""  # the name of the file tells it
     comments = {
         "timezone": "of times without an offset, and of the days of the stream",
         "base_type": f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`"
         + ("; no column looks like another type" if typed is None else ""),
         "type_attribute": "" if typed is None else _said_of_types(sample.columns[typed]),
-        "timestamp": f"such as {_shown(times.example)}{f'; {times.note}' if times.note and '{day:' not in place else ''}{others_said}",
+        "timestamp": f"such as {_shown(times.example)}{unsure}{others_said}",
         "attributes": "int64, float64, bool, string or timestamp; a column that is not listed is left out",
         **{f"attributes.{names[column]}": _said_of(sample, column, *kinds[column], signs) for column in kinds},
         "on_missing": "a day without a file is passed over: the files are of the past",
