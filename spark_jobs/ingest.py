@@ -40,7 +40,7 @@ from cep_pipeline.events.validate import (
     start_import,
     validate,
 )
-from cep_pipeline.spark.reading import RawFiles, ReadDay, accepted_rows, rejected_rows
+from cep_pipeline.spark.reading import RawFiles, ReadDay, accepted_rows, rejected_rows, values_in_order
 from cep_pipeline.spark.tasks import Batches, collect, of_partitions
 from cep_pipeline.storage import DataDirectory
 
@@ -131,7 +131,9 @@ def _settle(raw: RawFiles, days: Sequence[ReadDay]) -> Mapping[date, Figures]:
     spark, schema, what = raw.session(), raw.schema, f"{raw.schema.name}: counting events"
     if schema.key:
         accepted = accepted_rows(spark, [state.staged for state in days], schema)
-        again = repeated_keys(accepted.repartition(_parts(raw, days), LOCAL_DAY, *schema.key), schema.key)
+        again = repeated_keys(
+            accepted.repartition(_parts(raw, days), LOCAL_DAY, *schema.key), schema.key, values_in_order(schema)
+        )
         write = partial(_write_repeated, schema, raw.scratch)
         for path, counts in of_partitions(spark, again, write, f"{schema.name}: rejecting repeated keys"):
             for state in (state for state in days if state.day in counts):
@@ -158,13 +160,14 @@ def _parts(raw: RawFiles, days: Sequence[ReadDay]) -> int:
 # -- repeated keys -----------------------------------------------------------------------------------------------------
 
 
-def repeated_keys(accepted: DataFrame, key: Sequence[str]) -> DataFrame:
+def repeated_keys(accepted: DataFrame, key: Sequence[str], values: Sequence[str] = ()) -> DataFrame:
     """Return the rows whose key came before in their day, with the place of the row that has it `_first`.
 
-    Rows arrive in the order of their files' names and of their lines. A timestamp is compared to the nanosecond.
+    Rows arrive in the order of some values, of their files' names and of their lines. A timestamp is compared to the
+    nanosecond.
     """
     finer = [FINER] if TIMESTAMP in key else []
-    arrival = Window.partitionBy(LOCAL_DAY, *key, *finer).orderBy(FILE, LINE)
+    arrival = Window.partitionBy(LOCAL_DAY, *key, *finer).orderBy(*values, FILE, LINE)
     own = F.struct(FILE, LINE)
     return accepted.withColumn("_first", F.first(own).over(arrival)).where(F.col("_first") != own)
 

@@ -3,7 +3,7 @@
     spark-submit spark_jobs/preprocess.py --config pipeline.yaml --stream S --day D --given staged.json
 
 1. Each accepted row is given its range, by the exact counts that ingestion made.
-2. Ranges are brought in order: by time, nanoseconds, file and line.
+2. Ranges are brought in order: by time, nanoseconds, file and line; rows of a table by their values before that.
 3. The last values of each event type before each range are looked for, where there are several ranges.
 4. Tasks derive attributes from the values that are carried in, number the events by the counts, and write a file each.
 5. Rejected rows are brought in order by file and line, and written as a file of the quarantine for each day.
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.spark.tasks import Batches, Progress, of_partitions
 
-ORDER = (TIMESTAMP, FINER, FILE, LINE)
 _RANGE = "_range"
 _DAY_OF_KEY = 1 << 40
 """A day in a number that orders days and the seconds of each, which are fewer since 1970, and before."""
@@ -167,7 +166,8 @@ def write_events(
     """Write each range as a file; returns the paths, and what is carried into each range and out of the last one."""
     if not ranges:
         return [], [carry_in]
-    order = [name for name in ORDER if any(name in day.order for day in staged)]
+    places = (TIMESTAMP, FINER, *schema.raw_attributes, FILE, LINE)
+    order = [name for name in places if any(name in day.order for day in staged)]
     accepted = with_range(accepted_rows(spark, [day for day in staged if day.ranges], schema), ranges)
     columns = [_RANGE, TIMESTAMP, *schema.raw_attributes]
     ordered = accepted.repartitionById(len(ranges), _RANGE).sortWithinPartitions(*order).select(*columns)

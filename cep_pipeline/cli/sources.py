@@ -123,7 +123,8 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
 
 def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:
     """The files of a folder that the schema's paths name; without a source, its Parquet files."""
-    patterns = [template.any_day for template in schema.source.paths] if schema.source else ["*.parquet"]
+    paths = schema.source.paths if schema.source else ()
+    patterns = [template.any_day for template in paths] or ["*.parquet"]
     found = sorted({one for pattern in patterns for one in folder.glob(pattern) if one.is_file()})
     if not found:
         raise InputError(

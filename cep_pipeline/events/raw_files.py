@@ -9,9 +9,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,9 +22,14 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import brief
 from cep_pipeline.storage import folder_exists, open_filesystem, storage_errors
 
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import FileScanTask
+
 _DATE = re.compile(r"\{([^{}]*)\}")
 _TYPE = "{type}"
 _DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
+_DIRECTIVES |= {"%-m": r"\d{1,2}", "%-d": r"\d{1,2}"}
 _WHERE_DATA_LIE = (
     "name the folder under which the raw files lie, with --data or as `data` of the stream in pipeline.yaml "
     "(`cep generate` makes days of trades to begin with)"
@@ -73,9 +80,10 @@ class PathTemplate:
     """A path relative to the data folder, with date directives in `{day:…}` and the wildcards of a shell.
 
     The finest directive says what period one file covers: `%d` or `%j` a day, `%m` a month, `%Y` a year, none all time.
-    `{type}` stands for the type of the events of a file: any text within one folder or name. A template that leaves its
-    folder, has an unknown directive, or leaves out a coarser one is an InputError. A file may have rows of so many days
-    `before` and `after` its period.
+    `%-m` and `%-d` are without leading zeros. A folder `**` stands for any folders, also none, but for those that begin
+    with `_` or `.`. `{type}` stands for the type of the events of a file: any text within one folder or name. A
+    template that leaves its folder, has an unknown directive, or leaves out a coarser one is an InputError. A file may
+    have rows of so many days `before` and `after` its period.
 
     Examples
     --------
@@ -93,10 +101,10 @@ class PathTemplate:
             raise InputError(f"path {self.text!r} must be relative to the data folder and stay in it")
         if self.text.count(_TYPE) > 1:
             raise InputError(f"path {self.text!r}: {_TYPE} stands in a path once")
-        for field in _DATE.findall(self.wild):
-            if not field.startswith("day:") or not _known_directives(field[4:]):
+        for one in _DATE.findall(self.wild):
+            if not one.startswith("day:") or not _known_directives(one[4:]):
                 raise InputError(
-                    f"path {self.text!r}: {{{field}}} is no date; write {{day:FORMAT}} with the directives "
+                    f"path {self.text!r}: {{{one}}} is no date; write {{day:FORMAT}} with the directives "
                     f"{', '.join(_DIRECTIVES)}, {_EXAMPLE}; {{type}} stands for the event type"
                 )
         if re.search(r"[{}]", _DATE.sub("", self.text)):
@@ -134,15 +142,14 @@ class PathTemplate:
         dated = _DATE.sub(
             lambda found: _TYPE if found[0] == _TYPE else "/".join("*" * (found[0].count("/") + 1)), self.text
         )
-        depth = dated[dated.index(_TYPE) :].count("/") + 1
-        parts = "/".join(dated.split("/")[-depth:]).split(_TYPE)
-        expression = "([^/]+)".join(map(fnmatch_expression, parts))
-        found = re.fullmatch(expression, "/".join(path.split("/")[-depth:]))
+        parts = dated[dated.rfind("/", 0, dated.index(_TYPE)) + 1 :].split(_TYPE)
+        found = re.search(f"(?:^|/){'([^/]+)'.join(map(fnmatch_expression, parts))}$", path)
         return found[1] if found else None
 
     @property
     def _directives(self) -> set[str]:
-        return {directive for field in _DATE.findall(self.wild) for directive in re.findall(r"%.", field)}
+        fields = _DATE.findall(self.wild)
+        return {found.replace("-", "") for field in fields for found in re.findall(r"%-?.", field)}
 
     def pattern(self, day: date) -> str:
         """Return the path, maybe with wildcards, of the file that holds a day."""
@@ -166,7 +173,7 @@ class PathTemplate:
         directives: list[str] = []
         expression, position = "", 0
         for match in _DATE.finditer(self.wild):
-            parts = re.findall(r"%.|[^%]+", match[1][4:])
+            parts = re.findall(r"%-?.|[^%]+", match[1][4:])
             directives += [part for part in parts if part in _DIRECTIVES]
             expression += fnmatch_expression(self.wild[position : match.start()])
             expression += "".join(
@@ -183,30 +190,65 @@ class PathTemplate:
 
 def fnmatch_expression(text: str) -> str:
     """Return a regular expression of shell wildcards that stay within one folder."""
-    parts = [fnmatch.translate(part)[4:-3] for part in text.split("/")]
-    return "/".join(part.replace(".*", "[^/]*") for part in parts)
+    parts = [fnmatch.translate(part)[4:-3].replace(".*", "[^/]*") for part in text.replace("**/", "\0").split("/")]
+    return "/".join(parts).replace("\0", "(?:[^/._][^/]*/)*")
 
 
 def _known_directives(text: str) -> bool:
-    return bool(text) and "*" not in text and all(part in _DIRECTIVES for part in re.findall(r"%.?", text))
+    return bool(text) and "*" not in text and all(part in _DIRECTIVES for part in re.findall(r"%-?.?", text))
 
 
 def _date_of(parts: Mapping[str, str]) -> date | None:
     """The first day of what directives say; None where there is no such day."""
     try:
-        return datetime.strptime(" ".join(parts.values()), " ".join(parts)).date()
+        return datetime.strptime(" ".join(parts.values()), " ".join(parts).replace("%-", "%")).date()
     except ValueError:
         return None
 
 
 @dataclass(frozen=True)
+class TableFile:
+    """The part that a raw file has in a snapshot of an Iceberg table: it is the data file of `task`, with its deletes.
+
+    `ids` are those of the columns that are read, and `values` those that they have where the file lacks them. `mapping`
+    has the ids of a file that does not say them. `digest` changes with whatever the rows follow from.
+    """
+
+    io: FileIO
+    task: FileScanTask
+    ids: Mapping[str, int]
+    values: Mapping[str, pa.Scalar]
+    mapping: Mapping[str, int]
+    digest: str
+
+
+@dataclass(frozen=True)
 class SourceFile:
-    """A raw file: its name relative to the data folder, its full path, its size, and the days it may hold."""
+    """A raw file: its name relative to the data folder, its full path, its size, and the days it may hold.
+
+    `of_table` is given for a data file of an Iceberg table.
+    """
 
     name: str
     path: str
     size: int
     period: Period
+    of_table: TableFile | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def folder_values(self) -> dict[str, str | None]:
+        """The columns that the names of the folders tell, as `symbol=SPY` does, and the value of each.
+
+        Examples
+        --------
+        >>> SourceFile("dt=2025-03-04/room=hall%2F1/a.parquet", "", 0, UNBOUNDED).folder_values
+        {'dt': '2025-03-04', 'room': 'hall/1'}
+        """
+        told = (part.partition("=") for part in self.name.split("/")[:-1] if "=" in part)
+        return {name: None if value == _NO_VALUE else unquote(value) for name, _, value in told}
+
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tuple[list[SourceFile], list[str]]:
@@ -293,13 +335,16 @@ def refuse_other_formats(path: Path, known: str) -> None:
         )
 
 
-def open_raw(path: str) -> pa.NativeFile:
+def open_raw(path: str, of_table: TableFile | None = None) -> pa.NativeFile:
     """Open a raw file for reading from its start; an InputError says that it cannot be."""
-    filesystem, inner = open_filesystem(path)
     try:
+        if of_table is not None:
+            return of_table.io.new_input(path).open()
+        filesystem, inner = open_filesystem(path)
         return filesystem.open_input_file(inner)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: the raw file cannot be read: {error}; check its path and permissions") from error
+        advice = "check its path and permissions" if of_table is None else "if its snapshot has expired, run again"
+        raise InputError(f"{path}: the raw file cannot be read: {error}; {advice}") from error
 
 
 @dataclass(frozen=True)
@@ -312,6 +357,11 @@ class RawFile:
 
 
 def fingerprint_file(file: SourceFile) -> RawFile:
-    """Size and sha256 of a raw file, under its name relative to the data folder."""
+    """Size and sha256 of a raw file, under its name relative to the data folder.
+
+    A data file of a table never changes: in place of its contents, `TableFile.digest` stands for it.
+    """
+    if file.of_table is not None:
+        return RawFile(file.name, file.size, file.of_table.digest)
     with open_raw(file.path) as stream:
         return RawFile(file.name, stream.size(), hashlib.file_digest(stream, "sha256").hexdigest())

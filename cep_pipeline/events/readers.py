@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import Period, SourceFile, open_raw, readable
+from cep_pipeline.events.raw_files import Period, SourceFile, TableFile, open_raw, readable
 from cep_pipeline.events.stream_document import SourceLayout, find_columns
 from cep_pipeline.foreign_text import listed, shortened, shortened_message
 from cep_pipeline.guarded import without_collecting
@@ -463,23 +463,39 @@ class PatternReader(LineReader):
 
 
 class ParquetReader(RowReader):
-    """Reads the rows of one Parquet file, a row group at a time."""
+    """Reads the rows of one Parquet file, a row group at a time.
+
+    A column that the file lacks has the value that the names of its folders tell. In a data file of an Iceberg table
+    columns are found by their ids, and rows that the table has no more are left out; the others keep their numbers.
+    """
 
     def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
         super().__init__(file, source, parts)
         path = file.path
-        stream = self._opened.enter_context(open_raw(path))
+        stream = self._opened.enter_context(open_raw(path, file.of_table))
         with readable(path):
             self._parquet = pq.ParquetFile(stream)
-        names = self._parquet.schema_arrow.names
-        find_columns(path, source.listed, names)
-        self._note_dropped(names)
-        for name in source.listed:
-            if pa.types.is_nested(self._parquet.schema_arrow.field(name).type):
+            self._columns, self._values = self._find_columns(source)
+            self._gone = _deleted_rows(file.of_table)
+        for name, column in self._columns.items():
+            if pa.types.is_nested(self._parquet.schema_arrow.field(column).type):
                 raise InputError(
-                    f"{path}: column {name!r} has the type {self._parquet.schema_arrow.field(name).type}, "
+                    f"{path}: column {name!r} has the type {self._parquet.schema_arrow.field(column).type}, "
                     "where the stream schema reads a single value a row"
                 )
+
+    def _find_columns(self, source: SourceLayout) -> tuple[dict[str, str], dict[str, pa.Scalar]]:
+        """Return the names in the file of the columns that are read, and the values of those that it lacks."""
+        names, table = self._parquet.schema_arrow.names, self._file.of_table
+        if table is not None:
+            own = field_ids(self._parquet.schema_arrow, table.mapping)
+            found = {name: own[number] for name, number in table.ids.items() if number in own}
+            return found, {name: value for name, value in table.values.items() if name not in found}
+        told = {name: value for name, value in self._file.folder_values.items() if name not in names}
+        find_columns(self._path, source.listed, [*names, *told])
+        self._note_dropped(names)
+        values = {name: pa.scalar(value, pa.string()) for name, value in told.items()}
+        return {name: name for name in source.listed if name not in told}, values
 
     def parts(self) -> list[FilePart]:
         """Return the row groups of the file."""
@@ -488,14 +504,15 @@ class ParquetReader(RowReader):
         found, row = [], 1
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
-            bounds = _dates(group.column(leaves.index(times[0])).statistics) if len(times) == 1 else None
+            known = len(times) == 1 and times[0] in self._columns
+            bounds = _dates(group.column(leaves.index(self._columns[times[0]])).statistics) if known else None
             found.append(FilePart(index, row, group.num_rows, bounds))
             row += group.num_rows
         return found
 
     def __iter__(self) -> Iterator[RawBlock]:
         """Yield the rows of the row groups, in blocks of at most `BLOCK_ROWS` rows."""
-        names = list(self._source.listed)
+        names = [*self._columns.values()]
         for part in self.parts() if self._given is None else self._given:
             with readable(self._path):
                 first = part.first_row
@@ -503,18 +520,49 @@ class ParquetReader(RowReader):
                     BLOCK_ROWS, row_groups=[part.index], columns=names, use_threads=False
                 ):
                     batch.validate(full=True)  # text that is no UTF-8
-                    plain_columns = map(without_dictionary, (batch.column(name) for name in names))
-                    yield _block_of(dict(zip(names, plain_columns, strict=True)), first)
+                    lines = first + np.arange(batch.num_rows, dtype=np.int64)
                     first += batch.num_rows
+                    if len(self._gone) and (gone := np.isin(lines, self._gone)).any():
+                        batch, lines = batch.filter(pa.array(~gone)), lines[~gone]
+                    columns = {
+                        name: without_dictionary(batch.column(self._columns[name]))
+                        if name in self._columns
+                        else pa.repeat(self._values[name], batch.num_rows)
+                        for name in self._source.listed
+                    }
+                    yield _block_of(columns, lines)
 
 
-def _block_of(columns: Mapping[str, pa.Array], first: int) -> RawBlock:
+def field_ids(schema: pa.Schema, mapping: Mapping[str, int]) -> dict[int, str]:
+    """The columns of a data file of an Iceberg table by their ids; one that does not say them has those of a mapping.
+
+    Where there are neither, that is an OSError.
+    """
+    own = {one.name: int(one.metadata[_FIELD_ID]) for one in schema if _FIELD_ID in (one.metadata or {})}
+    if not own and not mapping:
+        raise OSError("its columns have no field ids, and the table has no schema.name-mapping.default")
+    return {number: name for name, number in (own or mapping).items() if name in schema.names}
+
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def _deleted_rows(of_table: TableFile | None) -> np.ndarray:
+    """The numbers, from 1, of the rows of a data file that its table has no more."""
+    if of_table is None or not of_table.task.delete_files:
+        return np.empty(0, np.int64)
+    from pyiceberg.io.pyarrow import _read_all_delete_files
+
+    found = _read_all_delete_files(of_table.io, [of_table.task]).get(of_table.task.file.file_path, [])
+    return np.concatenate([np.empty(0, np.int64), *map(np.asarray, found)]) + 1
+
+
+def _block_of(columns: Mapping[str, pa.Array], lines: np.ndarray) -> RawBlock:
     def text_of(index: int) -> str:
         row = {name: plain(values[index]) for name, values in columns.items()}
         return json.dumps(row, default=str, ensure_ascii=False)
 
-    rows = len(next(iter(columns.values())))
-    return RawBlock(columns, first + np.arange(rows, dtype=np.int64), text_of)
+    return RawBlock(columns, lines, text_of)
 
 
 READERS: Mapping[str, type[RowReader]] = {
@@ -522,6 +570,7 @@ READERS: Mapping[str, type[RowReader]] = {
     "jsonl": JsonReader,
     "regex": PatternReader,
     "parquet": ParquetReader,
+    "iceberg": ParquetReader,
 }
 """Name of the format in stream schemas -> the class that reads its files."""
 

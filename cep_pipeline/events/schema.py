@@ -296,6 +296,11 @@ class StreamSchema:
         return (None if self.source is None else self.source.timestamp.timezone) or self.timezone
 
     @property
+    def source_table(self) -> str | None:
+        """The Iceberg table that holds the rows, None where raw files do."""
+        return None if self.source is None else self.source.settings.table
+
+    @property
     def clock_timezone(self) -> str:
         """The zone of the clock that patterns read."""
         return self.pattern_timezone or self.timezone
@@ -506,6 +511,11 @@ def schema_of(document: StreamDocument) -> StreamSchema:
         columns = {EVENT_TYPE: _column_of_type(document), **columns}
         attributes = {EVENT_TYPE: ValueType.STRING, **attributes}
     source = SourceLayout(document.source, document.timestamp, columns, times)
+    is_table = document.source.format == "iceberg"
+    if is_table != (document.source.table is not None) or is_table == bool(document.source.path):
+        said = "a table and no path" if is_table else "at least one path, and no table, which is for `format: iceberg`"
+        place = "source", "table" if is_table else "path"
+        raise _Misstated(f"{'.'.join(place)}: `format: {document.source.format}` has {said}", place)
     for index, path in enumerate(document.source.path):
         if document.type_attribute is not None and TYPE_OF_FILE in path:
             said = f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"

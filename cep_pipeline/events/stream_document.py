@@ -110,18 +110,22 @@ class TimestampSettings(TimeSettings):
 
 
 class SourceSettings(Document):
-    """The layout of the raw files."""
+    """The layout of the raw files, or the Iceberg table that holds the rows."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["path"]}, {"required": ["table"]}]})
 
     format: str = setting(
         "Format of the files: `csv`; `jsonl`, an object of JSON on each line; `regex`, lines of text that a `pattern` "
-        "takes apart; or `parquet`. An ending `.gz`, `.bz2`, `.zst` or `.lz4` says how a file of text is compressed.",
+        "takes apart; or `parquet`. An ending `.gz`, `.bz2`, `.zst` or `.lz4` says how a file of text is compressed. "
+        "With `iceberg` the rows are those of a `table`.",
         example="csv",
         json_schema_extra=one_of(_FORMATS),
     )
     path: Annotated[list[str], _one_or_more()] = setting(
         "One path or several, relative to the data folder. A path may have date placeholders such as "
-        "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
-        "of its events. All files that fit are read.",
+        "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, `**` for any folders, and `{type}` where the name of a "
+        "file tells the type of its events. All files that fit are read. It is required, but for `format: iceberg`.",
+        default_factory=list,
         example="{day:%Y-%m-%d}/trades.csv.gz",
     )
     days_before: int = setting(
@@ -137,6 +141,18 @@ class SourceSettings(Document):
         example=1,
         ge=0,
         le=31,
+    )
+    table: str | None = setting(
+        "The Iceberg table with its namespace. It is required with `format: iceberg`, and refused otherwise.",
+        None,
+        example="market.trades",
+    )
+    catalog: str | dict[str, str | bool | int | float] = setting(
+        "The catalog of the `table`: its name in the configuration of PyIceberg, or a mapping of its properties, with "
+        "its `name`. What is not given is from `.pyiceberg.yaml` and from `PYICEBERG_CATALOG__NAME__…` in the "
+        "environment, where secrets belong.",
+        "default",
+        example={"name": "lake", "type": "rest", "uri": "https://catalog.example"},
     )
     longest_value: int = setting(
         "Most bytes that a value of text has. A row with a longer one is rejected.",
@@ -219,8 +235,6 @@ class SourceSettings(Document):
     @field_validator("path")
     @classmethod
     def _is_template(cls, value: list[str]) -> list[str]:
-        if not value:
-            raise ValueError("at least one path is needed")
         for path in value:
             checked(PathTemplate, path)
         return value
@@ -322,7 +336,7 @@ class SourceLayout:
             "columns": self.columns,
             **({} if self.timestamp.timezone is None else {"timestamp_timezone": self.timestamp.timezone}),
             **({"times": {name: one.model_dump() for name, one in self.times.items()}} if self.times else {}),
-            **settings.model_dump(exclude_defaults=True, exclude={*first, "path", "columns"}),
+            **settings.model_dump(exclude_defaults=True, exclude={*first, "path", "columns", "catalog"}),
         }
 
     @property
@@ -356,7 +370,7 @@ class SourceLayout:
         )
 
 
-def find_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> None:
+def find_columns(path: str, wanted: Iterable[str], present: Sequence[str], what: str = "file") -> None:
     """Check that a file has some columns, each once; the InputError names the file, the column, and what is there."""
     for column in wanted:
         if present.count(column) > 1:
@@ -366,7 +380,7 @@ def find_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> No
         if column not in present:
             hint = did_you_mean(column, present) or "."
             raise InputError(
-                f"{path}: column {column!r} is missing; the file has: {listed([*map(repr, present)])}{hint} "
+                f"{path}: column {column!r} is missing; the {what} has: {listed([*map(repr, present)])}{hint} "
                 "If the delivery has changed, name the new column in the stream schema"
             )
 

@@ -296,7 +296,9 @@ class StreamSettings(Document):
         alias="schema",
     )
     data: str = setting(
-        "The folder of the raw files, or its address in an object store; `cep run --data` names another.",
+        "The folder of the raw files, or its address in an object store; `cep run --data` names another. A stream "
+        "that reads an Iceberg table needs none.",
+        "",
         example="data/cold_rooms",
     )
     pattern_sets: dict[_Name, PatternSetSettings] = setting(
@@ -598,6 +600,12 @@ class Configuration:
         """
         settings = self.stream_settings(name)
         schema = self.stream_schema(name)
+        if not (data or settings.data or schema.source_table):
+            place = ("streams", name, "data")
+            raise InputError(
+                f"{self._at(*place[:2])}: data is missing, the folder of the raw files"
+                f"{example_at(PipelineSettings, place)}"
+            )
         sets = tuple(
             self._pattern_set(key, value, schema, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
@@ -660,6 +668,7 @@ class Configuration:
 
     def missing_data(self, name: str) -> str | None:
         """A sentence that says so where the folder of a stream's raw files does not exist; of an object store none."""
+        # A stream without the setting reads a table, as `stream` sees to: the folder is then that of the pipeline.
         folder = _resolved(self.folder, self.stream_settings(name).data)
         if "://" in folder or Path(folder).exists():
             return None

@@ -15,7 +15,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.raw_files import SourceFile, files_of_day, fingerprint_file, periods_of
+from cep_pipeline.events.iceberg_tables import files_of_days, periods_of_stream, source_of
+from cep_pipeline.events.raw_files import SourceFile, fingerprint_file
 from cep_pipeline.pipeline.configuration import PatternSet, Stream, check_runnable
 from cep_pipeline.pipeline.day import (
     OPTIONS,
@@ -33,7 +34,6 @@ from cep_pipeline.warehouse.units import Drafts
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.events.stream_document import SourceLayout
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -365,8 +365,10 @@ def days_with_files(stream: Stream) -> list[date]:
     An InputError says that the data folder is missing or holds no file of the stream, or that names do not tell the
     days.
     """
-    source = _source(stream)
-    periods = periods_of(source.paths, stream.data)
+    source = source_of(stream.schema)
+    periods = periods_of_stream(stream.schema, stream.data)
+    if not periods and stream.schema.source_table is not None:
+        raise InputError(f"stream {stream.name!r}: table {stream.schema.source_table} has no rows")
     if not periods:
         templates = ", ".join(template.text for template in source.paths)
         raise InputError(f"{stream.data}: no raw files of stream {stream.name!r} in it; they are named {templates}")
@@ -374,8 +376,8 @@ def days_with_files(stream: Stream) -> list[date]:
     for period in periods:
         if period.first is None or period.last is None:
             raise InputError(
-                f"stream {stream.name!r}: the names of its files do not tell their days; say which: "
-                "--day YYYY-MM-DD, or --from and --to (`cep preview` shows the days in them)"
+                f"stream {stream.name!r}: the names of its files (of a table: its metadata) do not tell their days; "
+                "say which: --day YYYY-MM-DD, or --from and --to (`cep preview` shows the days in them)"
             )
         days.update(days_between(period.first, period.last))
     return sorted(days)
@@ -383,17 +385,15 @@ def days_with_files(stream: Stream) -> list[date]:
 
 def has_files(stream: Stream, day: date) -> bool:
     """True if a raw file is there that may hold events of the day."""
-    files, _ = files_of_day(_source(stream).paths, stream.data, day)
+    files, _ = files_of_days(stream.schema, stream.data, [day])[day]
     return bool(files)
 
 
 def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]:
     """The raw files of each day with size and hash; a file that serves many days is read once."""
-    source = _source(stream)
     known: dict[SourceFile, RawFile] = {}
     found: dict[date, list[RawFile]] = {}
-    for day in days:
-        files, _ = files_of_day(source.paths, stream.data, day)
+    for day, (files, _) in files_of_days(stream.schema, stream.data, list(days)).items():
         for file in files:
             if file not in known:
                 known[file] = fingerprint_file(file)
@@ -409,7 +409,8 @@ def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
     """
     published = [record.day for record in tables.days()]
     files: Mapping[date, list[RawFile]] | None = None
-    if stream.schema.source is not None and folder_exists(stream.data):
+    schema = stream.schema
+    if schema.source_table is not None or (schema.source is not None and folder_exists(stream.data)):
         files = raw_files(stream, published)
     return _stale_days(tables, stream, stream.pattern_sets, files)
 
@@ -427,10 +428,3 @@ def _stale_days(
         pattern_sets={one.name: one.version for one in pattern_sets},
         patterns={one.name: one.statements for one in pattern_sets},
     )
-
-
-def _source(stream: Stream) -> SourceLayout:
-    source = stream.schema.source
-    if source is None:
-        raise InputError(f"stream {stream.name!r}: its schema has no source, so there are no raw files to read")
-    return source

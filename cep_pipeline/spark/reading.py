@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import second_pass
 from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.iceberg_tables import files_of_days, source_of
 from cep_pipeline.events.parse import RAW, REASON, ParsedFile, ParseTask, StagedDay, parse_file, staged_columns
-from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
+from cep_pipeline.events.raw_files import RawFile, SourceFile, fingerprint_file
 from cep_pipeline.events.readers import FilePart, open_rows
 from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, day_number
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.stream_document import SourceLayout
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.spark.tasks import Batches, Progress, run_tasks
 from cep_pipeline.storage import DataDirectory, object_store_properties, open_filesystem, reach_object_stores
@@ -89,10 +89,9 @@ class RawFiles:
 
     def find(self) -> None:
         """Find the files of the days."""
-        source = _source(self.schema)
+        found = files_of_days(self.schema, self.data_root, [state.day for state in self.days])
         for state in self.days:
-            files, missing = files_of_day(source.paths, self.data_root, state.day)
-            state.files, state.missing = tuple(files), tuple(missing)
+            state.files, state.missing = tuple(found[state.day][0]), tuple(found[state.day][1])
         self._check_missing_files()
 
     def read(self) -> None:
@@ -115,17 +114,18 @@ class RawFiles:
             self._take(file, parsed[file])
         self._check_missing_rows()
         for state in self.days:
-            needed = {TIMESTAMP: True, FINER: state.finer, FILE: state.of_files > 1, LINE: True}
-            state.know(order=tuple(name for name, decides in needed.items() if decides))
+            by_files = [FILE, LINE] if state.of_files > 1 else [LINE]
+            state.know(order=(TIMESTAMP, *([FINER] if state.finer else []), *values_in_order(self.schema), *by_files))
 
     def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[_RawTask]:
         """Make one task for a file read as a whole; else some for `task_rows` rows each and one for its fingerprint."""
-        source = _source(self.schema)
-        with open_rows(file, source) as rows:
+        with open_rows(file, source_of(self.schema)) as rows:
             parts = rows.parts()
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch)]
-        tasks: list[_RawTask] = [file]
+        tasks: list[_RawTask] = [file] if file.of_table is None else []
+        if file.of_table is not None:
+            self.fingerprints[file.name] = fingerprint_file(file)
         chunk: list[FilePart] = []
         for part in parts:
             if not part.may_hold(days, file.period):
@@ -218,13 +218,15 @@ class RawFiles:
 
 def say_missing(schema: StreamSchema, day: date, data_root: str, missing: Sequence[str]) -> str:
     """Say which files of a day are missing; an InputError where the stream schema says `on_missing: error`."""
-    where = listed([f"{data_root.rstrip('/')}/{path}" for path in missing])
+    of_table = schema.source_table is not None
+    paths = missing if of_table else [f"{data_root.rstrip('/')}/{path}" for path in missing]
+    where = f"{'row in table' if of_table else 'file'} {listed(paths)}"
     if schema.on_missing == "error":
         raise InputError(
-            f"stream {schema.name!r}, day {day}: no file {where}; deliver it, or set on_missing: empty or skip in the "
-            "stream schema for days without files"
+            f"stream {schema.name!r}, day {day}: no {where}; deliver it, or set on_missing: empty or skip in the "
+            f"stream schema for days without {'rows' if of_table else 'files'}"
         )
-    return f"no file {where}"
+    return f"no {where}"
 
 
 _RawTask = ParseTask | SourceFile
@@ -237,10 +239,13 @@ def _run_raw_task(numbered: tuple[int, _RawTask], attempt: int) -> ParsedFile | 
     return parse_file(task, number, attempt)
 
 
-def _source(schema: StreamSchema) -> SourceLayout:
-    if schema.source is None:
-        raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
-    return schema.source
+def values_in_order(schema: StreamSchema) -> tuple[str, ...]:
+    """Return the attributes that decide the order of rows before their files and lines do.
+
+    The rows of a table have no order, and its files are written anew: rows of equal time are in the order of their
+    values.
+    """
+    return () if schema.source_table is None else tuple(schema.raw_attributes)
 
 
 def staged_rows(spark: SparkSession, paths: Iterable[str], schema: StreamSchema) -> DataFrame:

@@ -70,7 +70,7 @@ def test_the_files_of_the_project_fit_their_json_schema_and_name_it(document: st
         ("pipeline", {"stream": {}}, "stream"),
         ("pipeline", {"streams": {}}, "{}"),
         ("pipeline", {"streams": {"1st": {"schema": "a.yaml", "data": "a"}}}, "1st"),
-        ("pipeline", {"streams": {"a": {"schema": "a.yaml"}}}, "data"),
+        ("pipeline", {"streams": {"a": {"data": "a"}}}, "schema"),
         ("pipeline", {"planning": {"planner": "fastest"}}, "fastest"),
         ("pipeline", {"planning": {"sharing": "corner"}}, "corner"),
         ("pipeline", {"adaptation": {"decision": "sometimes"}}, "sometimes"),
