@@ -36,9 +36,9 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_464),
     "planning": (("cep_pipeline/planning",), 4_979),
     "warehouse": (("cep_pipeline/warehouse",), 3_247),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_700),
-    "cli": (("cep_pipeline/cli",), 3_475),
-    "events": (("cep_pipeline/events",), 3_449),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_706),
+    "cli": (("cep_pipeline/cli",), 3_478),
+    "events": (("cep_pipeline/events",), 3_620),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_907),
     "language, patterns, expressions, slices": (
@@ -49,7 +49,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_520),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 255, 146, 18, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 256, 146, 18, 87
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]

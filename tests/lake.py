@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
@@ -66,17 +65,24 @@ def delete_rows(table: Table, first: str, positions: Sequence[int]) -> None:
     pq.write_table(
         pa.table([[first] * len(positions), list(positions)], schema=pa.schema(fields)), path[len("file://") :]
     )
-    bound = first.encode()
+    bounds = {2147483546: first.encode()}
+    deletes = DataFileContent.POSITION_DELETES
+    append_file(table, path, Record(), content=deletes, lower_bounds=bounds, upper_bounds=bounds)
+
+
+def append_file(table: Table, path: str, partition: Record, **known: Any) -> None:
+    """Add a file to a table as it is, without the statistics that pyiceberg would take from it."""
     made = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
+        **{"content": DataFileContent.DATA, **known},
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=len(positions),
+        partition=partition,
+        record_count=1,
         file_size_in_bytes=1,
-        lower_bounds={2147483546: bound},
-        upper_bounds={2147483546: bound},
     )
-    made.spec_id = PartitionSpec().spec_id
-    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        append.append_data_file(made)
+    made.spec_id = table.spec().spec_id
+    mapping = {"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()}
+    with table.transaction() as transaction:
+        transaction.set_properties(mapping)
+        with transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(made)

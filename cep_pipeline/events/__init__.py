@@ -2,8 +2,8 @@
 
 A raw row goes through these modules, in this order:
 
-1. `raw_files`: the files of a day, by path templates with dates; `readers`: one class a format (`csv_rows`,
-   `parquet_rows`), which gives blocks of rows (`raw_rows`);
+1. `raw_files`: the files of a day, by path templates with dates; `iceberg_tables`: by the metadata of a table;
+   `readers`: one class a format (`csv_rows`, `parquet_rows`), which gives blocks of rows (`raw_rows`);
 2. `parse`: each row is checked and typed (`row_checks`, `timestamps`, `casting`), and written with its day, file and
    line, or with the reason why it is rejected; `clock` decides about the hour that comes twice;
 3. `validate`: the day as a whole meets the expectations of the schema, or is refused; it is a `StagedDay` then;

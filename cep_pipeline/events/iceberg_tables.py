@@ -3,7 +3,8 @@
 A table is a stream without a copy of what it holds. Its data files are planned once for all days that are asked for:
 
 1. the manifests of the current snapshot are read, without those that a filter on the time column leaves out;
-2. each data file covers the days between the bounds of its times; where the metadata do not say them, all time;
+2. each data file covers the days between the bounds of its times, or those of its partition; where the metadata say
+   neither, all time;
 3. a day has the files that cover it. They are read like raw files, and stand in its fingerprint by their paths, their
    deletes and the ids of the columns that are read: a day is stale when the files that cover it are others.
 """
@@ -11,7 +12,7 @@ A table is a stream without a copy of what it holds. Its data files are planned 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ import pyarrow as pa
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.raw_files import (
     UNBOUNDED,
+    PathTemplate,
     Period,
     SourceFile,
     TableFile,
@@ -39,11 +41,14 @@ from cep_pipeline.storage import digest_of
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.table import Table
 
 _UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
 _UNITS |= {"date": 0, "timestamp": 10**6, "timestamptz": 10**6, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
 """Units a second of the numbers of a format or of a type of Iceberg, 0 for days."""
+_DAYS_OF = {"year": "{day:%Y}", "month": "{day:%Y-%m}", "day": "{day:%Y-%m-%d}", "hour": "{day:%Y-%m-%d}-*"}
+"""Transform of a partition by time -> the form in which PyIceberg says its values."""
 
 
 def files_of_days(
@@ -85,6 +90,8 @@ def files_of_table(schema: StreamSchema, days: Sequence[date] = ()) -> list[Sour
 
     With some days, ascending, those may be left out that have no rows of them or of days between.
     """
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
     source = source_of(schema)
     table = open_table(source)
     said = f"table {source.settings.table}"
@@ -92,20 +99,34 @@ def files_of_table(schema: StreamSchema, days: Sequence[date] = ()) -> list[Sour
     with _table_errors(source, f"reading the metadata of {said}"):
         scan = table.scan(row_filter=_times_of(table, schema, days)) if days else table.scan()
         tasks = list(scan.plan_files())
-        periods = _periods_of_files(table, schema, [task.file for task in tasks])
-        ids = {name: table.schema().find_field(name).field_id for name in source.listed}
+        fields = {name: table.schema().find_field(name) for name in source.listed}
+        ids = {name: one.field_id for name, one in fields.items()}
+        values = {
+            name: pa.scalar(one.initial_default, schema_to_pyarrow(one.field_type)) for name, one in fields.items()
+        }
         names = table.metadata.name_mapping()
         mapping = {name: one.field_id for one in (names.root if names else ()) for name in one.names if one.field_id}
-        files = []
-        for task, period in zip(tasks, periods, strict=True):
+        files, specs = [], table.specs()
+        for task, period in zip(tasks, _periods_of_files(table, schema, [task.file for task in tasks]), strict=True):
             path, deletes = task.file.file_path, sorted(one.file_path for one in task.delete_files)
             if task.file.file_format != "PARQUET":
                 raise InputError(f"{said}: {path} is no Parquet file; rewrite the table's data files as Parquet")
             digest = digest_of({"path": path, "deletes": deletes, "ids": ids})
-            part = TableFile(table.io, task, ids, _values_of(table, task, source), mapping, digest)
+            own = {
+                part.source_id: task.file.partition[at]
+                for at, part, how in _parts(specs, task.file)
+                if how == "identity"
+            }
+            of_parts = {name: pa.scalar(own[ids[name]], one.type) for name, one in values.items() if ids[name] in own}
+            made = TableFile(table.io, task, ids, values | of_parts, mapping, digest)
             name = path.removeprefix(f"{table.location()}/")
-            files.append(SourceFile(name, path, task.file.file_size_in_bytes, period, part))
+            files.append(SourceFile(name, path, task.file.file_size_in_bytes, period, made))
     return sorted(files, key=lambda file: file.name)
+
+
+def _parts(specs: Mapping[int, PartitionSpec], file: DataFile) -> list[tuple[int, PartitionField, str]]:
+    """The parts of the partition of a file, each with its place and the name of its transform."""
+    return [(at, part, str(part.transform)) for at, part in enumerate(specs[file.spec_id].fields)]
 
 
 def open_table(source: SourceLayout) -> Table:
@@ -141,15 +162,11 @@ def _table_errors(source: SourceLayout, doing: str) -> Iterator[None]:
         given = source.settings.catalog
         name = str(given if isinstance(given, str) else given.get("name", "default")).upper()
         text = brief(error).partition(" with the following properties")[0]  # which may be secret
-        refused = type(error).__name__ in ("UnauthorizedError", "ForbiddenError") or "AccessDenied" in text
-        advice = (
-            f"give the catalog's credentials in the environment, as PYICEBERG_CATALOG__{name}__CREDENTIAL or …__TOKEN, "
-            "and the right to read the table"
-            if refused
-            else "see the properties of the catalog: in the schema, in .pyiceberg.yaml, or in the environment, as "
-            f"PYICEBERG_CATALOG__{name}__URI"
-        )
-        raise InputError(f"source.catalog: {doing}: {type(error).__name__}: {text}; {advice}") from error
+        raise InputError(
+            f"source.catalog: {doing}: {type(error).__name__}: {text}; see the properties of the catalog, and "
+            "the right to read the table: they are in the schema, in .pyiceberg.yaml, or in the environment, as "
+            f"PYICEBERG_CATALOG__{name}__URI and PYICEBERG_CATALOG__{name}__CREDENTIAL"
+        ) from error
 
 
 def _time_units(table: Table, schema: StreamSchema) -> int | None:
@@ -168,7 +185,11 @@ def _times_of(table: Table, schema: StreamSchema, days: Sequence[date]) -> Boole
     from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, IsNull, LessThan, Or
 
     units, (name, *_) = _time_units(table, schema), source_of(schema).timestamp.column
-    if units is None or "_ns" in str(table.schema().find_type(name)):  # PyIceberg compares no nanoseconds
+    field = table.schema().find_field(name)
+    of_times = [part for spec in table.specs().values() for part in spec.fields if part.source_id == field.field_id]
+    # PyIceberg compares no nanoseconds. A file covers the same days, whatever other days are asked for: nothing may be
+    # left out by a partition of which `_periods_of_files` does not know the days.
+    if units is None or "_ns" in str(field.field_type) or any(str(one.transform) not in _DAYS_OF for one in of_times):
         return AlwaysTrue()
     low, high = day_bounds(days[0], "UTC")[0] - US_PER_DAY, day_bounds(days[-1], "UTC")[1] + US_PER_DAY
     begin, end = ((one * units // 1_000_000 if units else one // US_PER_DAY) for one in (low, high))
@@ -176,10 +197,13 @@ def _times_of(table: Table, schema: StreamSchema, days: Sequence[date]) -> Boole
 
 
 def _periods_of_files(table: Table, schema: StreamSchema, files: Sequence[DataFile]) -> list[Period]:
-    """Return the days between the bounds of the times of each file, by the stream's time zone."""
+    """Return the days between the bounds of the times of each file, by the stream's time zone.
+
+    Without bounds they are those of its partition, and one more at each end for any zone.
+    """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    periods, stamps = [UNBOUNDED] * len(files), source_of(schema).timestamp
+    periods, stamps, specs = [UNBOUNDED] * len(files), source_of(schema).timestamp, table.specs()
     if _time_units(table, schema) is None:
         return periods
     field = table.schema().find_field(stamps.column[0])
@@ -193,6 +217,11 @@ def _periods_of_files(table: Table, schema: StreamSchema, files: Sequence[DataFi
         if all(len(one) == width or (one and pa.types.is_integer(kind)) for one in pair):
             known.append(at)
             bounds += pair
+            continue
+        for place, part, how in _parts(specs, file):
+            if part.source_id == field.field_id and how in _DAYS_OF and file.partition[place] is not None:
+                said = part.transform.to_human_string(field.field_type, file.partition[place])
+                (periods[at],) = (one.widened(1) for one in PathTemplate(_DAYS_OF[how]).periods_in([said]))
     numbers = pa.array([int.from_bytes(one, "little", signed=True) for one in bounds], pa.int64())
     values = numbers.cast(pa.int32() if width == 4 else pa.int64()).cast(kind)
     formats, later = next(iter(stamps.format.values())), np.tile([False, True], len(known))
@@ -201,18 +230,3 @@ def _periods_of_files(table: Table, schema: StreamSchema, files: Sequence[DataFi
         if read.utc.slice(2 * place, 2).null_count == 0:
             periods[at] = Period(*map(day_of, read.local_day[2 * place : 2 * place + 2].tolist()))
     return periods
-
-
-def _values_of(table: Table, task: FileScanTask, source: SourceLayout) -> dict[str, pa.Scalar]:
-    """Return the value of each column in the rows of a file that lacks it: that of its partition, or the default."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    spec, values = table.specs()[task.file.spec_id], {}
-    for name in source.listed:
-        field = table.schema().find_field(name)
-        value = field.initial_default
-        for place, part in enumerate(spec.fields):
-            if part.source_id == field.field_id and str(part.transform) == "identity":
-                value = task.file.partition[place]
-        values[name] = pa.scalar(value, schema_to_pyarrow(field.field_type))
-    return values

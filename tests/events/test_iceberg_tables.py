@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
-from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 
 from cep_pipeline.errors import InputError
@@ -22,7 +23,7 @@ from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import StreamSchema
 from tests.events.raw import trades
-from tests.lake import TABLE, TICKS, Lake, delete_rows, ticks
+from tests.lake import TABLE, TICKS, Lake, append_file, delete_rows, ticks
 from tests.rest_catalog import rest_catalog
 
 MONDAY, TUESDAY, WEDNESDAY = (date(2024, 3, day) for day in (4, 5, 6))
@@ -213,6 +214,22 @@ def test_manifests_of_other_days_are_not_read_and_files_without_ids_have_those_o
         files(schema, date(2024, 3, 14))
 
 
+def test_files_without_bounds_cover_the_days_of_their_partition_whatever_days_are_asked_for(lake: Lake) -> None:
+    table = lake.create(properties={"write.metadata.metrics.default": "none"})
+    table.append(ticks(*ROWS))
+    with lake.table.update_spec() as update:
+        update.add_field("time", MonthTransform(), "month")
+    path = lake.folder / "april.parquet"
+    pq.write_table(ticks("2024-04-30T10:00:00,A,4"), path)
+    append_file(lake.table, f"file://{path}", Record((2024 - 1970) * 12 + 3))
+    schema = stream(lake, timezone="UTC")
+    alone = files(schema, MONDAY)
+    assert alone == files(schema, MONDAY, date(2024, 4, 30))[:1] and [len(own) for own in alone] == [1]
+    assert [str(file.period) for file in files(schema, date(2024, 5, 1))[0]] == ["all time", "2024-03-31 to 2024-05-01"]
+    assert files(schema, date(2024, 5, 2)) == alone, "the file without bounds and partition may have rows of any day"
+    assert rows_of_day(schema, MONDAY) == [0, 3, 12, 23]
+
+
 def test_rows_without_a_time_are_of_the_first_day_of_their_file(lake: Lake) -> None:
     lake.create().append(ticks(ROWS[0], ",A,1", ROWS[4]))
     schema = stream(lake, timezone="UTC")
@@ -274,7 +291,7 @@ def test_errors_name_the_setting(lake: Lake, served: dict[str, str], changes: di
 
 def test_a_refused_token_and_a_missing_column_say_what_to_do(lake: Lake, served: dict[str, str]) -> None:
     refused = stream(lake, source={**lake.source(), "catalog": {**served, "token": "another"}})
-    with pytest.raises(InputError, match=r"ForbiddenError.*PYICEBERG_CATALOG__SERVED__CREDENTIAL.*right to read"):
+    with pytest.raises(InputError, match=r"ForbiddenError.*right to read.*PYICEBERG_CATALOG__SERVED__CREDENTIAL"):
         files(refused, MONDAY)
     lacks = stream(lake, attributes={"kind": "string", "xx": "int64"})
     with pytest.raises(InputError, match=r"table market\.ticks: column 'xx' is missing; the table has: .*mean 'x'"):
