@@ -38,7 +38,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "warehouse": (("cep_pipeline/warehouse",), 3_247),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_706),
     "cli": (("cep_pipeline/cli",), 3_478),
-    "events": (("cep_pipeline/events",), 3_620),
+    "events": (("cep_pipeline/events",), 3_693),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_907),
     "language, patterns, expressions, slices": (

@@ -318,7 +318,7 @@ def _asked_files(
         return opened.schema, list(files), patterns
     assert opened.schema.source is not None
     if opened.schema.source_table is not None:
-        raise InputError(f"stream {opened.name!r} reads table {opened.schema.source_table}: name files of its rows")
+        raise InputError(f"{opened.schema.source_table} is a table, and a preview is of files: name one with such rows")
     templates, any_day = opened.schema.source.paths, date(2000, 1, 1)
     undated = all(template.period(any_day) == UNBOUNDED for template in templates)
     chosen = day or (any_day if undated else days_with_files(opened)[0])

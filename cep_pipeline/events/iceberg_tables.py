@@ -14,22 +14,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.raw_files import (
-    UNBOUNDED,
-    PathTemplate,
-    Period,
-    SourceFile,
-    TableFile,
-    files_of_day,
-    periods_of,
-)
+from cep_pipeline.events.raw_files import PathTemplate, Period, SourceFile, TableFile, files_of_day, periods_of
 from cep_pipeline.events.row_checks import day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.stream_document import SourceLayout, find_columns
@@ -47,6 +39,7 @@ if TYPE_CHECKING:
 _UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
 _UNITS |= {"date": 0, "timestamp": 10**6, "timestamptz": 10**6, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
 """Units a second of the numbers of a format or of a type of Iceberg, 0 for days."""
+_DAY = timedelta(days=1)
 _DAYS_OF = {"year": "{day:%Y}", "month": "{day:%Y-%m}", "day": "{day:%Y-%m-%d}", "hour": "{day:%Y-%m-%d}-*"}
 """Transform of a partition by time -> the form in which PyIceberg says its values."""
 
@@ -138,8 +131,10 @@ def open_table(source: SourceLayout) -> Table:
     properties: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
     name = str(properties.pop("name", "default"))
     texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in properties.items()}
+    # Files that a server plans come without the bounds of their times.
+    texts |= {"init_catalog_tables": "false", "scan-planning-mode": "client"}
     with _table_errors(source, f"opening catalog {name!r}"):
-        catalog = load_catalog(name, **{"init_catalog_tables": "false", **texts})
+        catalog = load_catalog(name, **texts)
     with _table_errors(source, f"loading table {wanted} of catalog {name!r}"):
         try:
             return catalog.load_table(wanted)
@@ -203,7 +198,7 @@ def _periods_of_files(table: Table, schema: StreamSchema, files: Sequence[DataFi
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    periods, stamps, specs = [UNBOUNDED] * len(files), source_of(schema).timestamp, table.specs()
+    periods, stamps, specs = [Period(None, None)] * len(files), source_of(schema).timestamp, table.specs()
     if _time_units(table, schema) is None:
         return periods
     field = table.schema().find_field(stamps.column[0])
@@ -221,12 +216,16 @@ def _periods_of_files(table: Table, schema: StreamSchema, files: Sequence[DataFi
         for place, part, how in _parts(specs, file):
             if part.source_id == field.field_id and how in _DAYS_OF and file.partition[place] is not None:
                 said = part.transform.to_human_string(field.field_type, file.partition[place])
-                (periods[at],) = (one.widened(1) for one in PathTemplate(_DAYS_OF[how]).periods_in([said]))
+                for own in PathTemplate(_DAYS_OF[how]).periods_in(
+                    [said]
+                ):  # in UTC, where the days may be of another zone
+                    periods[at] = Period(own.first and own.first - _DAY, own.last and own.last + _DAY)
     numbers = pa.array([int.from_bytes(one, "little", signed=True) for one in bounds], pa.int64())
     values = numbers.cast(pa.int32() if width == 4 else pa.int64()).cast(kind)
     formats, later = next(iter(stamps.format.values())), np.tile([False, True], len(known))
     read = read_timestamps(values, formats, schema.file_timezone, later=later, days_of=schema.timezone)
     for place, at in enumerate(known):
         if read.utc.slice(2 * place, 2).null_count == 0:
-            periods[at] = Period(*map(day_of, read.local_day[2 * place : 2 * place + 2].tolist()))
+            first, last = map(day_of, read.local_day[2 * place : 2 * place + 2].tolist())
+            periods[at] = Period(first, last)
     return periods

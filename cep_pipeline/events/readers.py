@@ -488,7 +488,7 @@ class ParquetReader(RowReader):
         """Return the names in the file of the columns that are read, and the values of those that it lacks."""
         names, table = self._parquet.schema_arrow.names, self._file.of_table
         if table is not None:
-            own = field_ids(self._parquet.schema_arrow, table.mapping)
+            own = field_ids(self._path, self._parquet.schema_arrow, table.mapping)
             found = {name: own[number] for name, number in table.ids.items() if number in own}
             return found, {name: value for name, value in table.values.items() if name not in found}
         told = {name: value for name, value in self._file.folder_values.items() if name not in names}
@@ -533,14 +533,16 @@ class ParquetReader(RowReader):
                     yield _block_of(columns, lines)
 
 
-def field_ids(schema: pa.Schema, mapping: Mapping[str, int]) -> dict[int, str]:
+def field_ids(path: str, schema: pa.Schema, mapping: Mapping[str, int]) -> dict[int, str]:
     """The columns of a data file of an Iceberg table by their ids; one that does not say them has those of a mapping.
 
-    Where there are neither, that is an OSError.
+    Where there are neither, that is an InputError.
     """
     own = {one.name: int(one.metadata[_FIELD_ID]) for one in schema if _FIELD_ID in (one.metadata or {})}
     if not own and not mapping:
-        raise OSError("its columns have no field ids, and the table has no schema.name-mapping.default")
+        raise InputError(
+            f"{path}: its columns have no field ids; give the table the property schema.name-mapping.default"
+        )
     return {number: name for name, number in (own or mapping).items() if name in schema.names}
 
 

@@ -19,11 +19,12 @@ from pyiceberg.types import LongType
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.iceberg_tables import files_of_days, periods_of_stream
 from cep_pipeline.events.raw_files import SourceFile, fingerprint_file
-from cep_pipeline.events.readers import open_rows
+from cep_pipeline.events.readers import field_ids, open_rows
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import StreamSchema
 from tests.events.raw import trades
 from tests.lake import TABLE, TICKS, Lake, append_file, delete_rows, ticks
+from tests.object_store import BUCKET, s3_server
 from tests.rest_catalog import rest_catalog
 
 MONDAY, TUESDAY, WEDNESDAY = (date(2024, 3, day) for day in (4, 5, 6))
@@ -214,6 +215,12 @@ def test_manifests_of_other_days_are_not_read_and_files_without_ids_have_those_o
         files(schema, date(2024, 3, 14))
 
 
+def test_a_file_without_ids_needs_a_mapping_of_names() -> None:
+    assert field_ids("f", TICKS, {"x": 3, "kind": 2, "gone": 9}) == {2: "kind", 3: "x"}
+    with pytest.raises(InputError, match=r"f: its columns have no field ids; .* schema\.name-mapping\.default"):
+        field_ids("f", TICKS, {})
+
+
 def test_files_without_bounds_cover_the_days_of_their_partition_whatever_days_are_asked_for(lake: Lake) -> None:
     table = lake.create(properties={"write.metadata.metrics.default": "none"})
     table.append(ticks(*ROWS))
@@ -256,6 +263,20 @@ def test_a_rest_catalog_gives_the_same_files(lake: Lake, served: dict[str, str])
     assert files(remote, MONDAY) == files(here, MONDAY)
     assert rows_of_day(remote, MONDAY) == [0, 3, 12, 23]
     assert remote.digest == here.digest, "the days stay fresh where the table moves to another catalog"
+
+
+@pytest.mark.long
+def test_a_glue_catalog_and_an_object_store_are_reached_by_the_properties_of_the_source(lake: Lake) -> None:
+    with s3_server() as store:
+        catalog = {"type": "glue", "glue.endpoint": store["s3.endpoint"], "warehouse": f"s3://{BUCKET}/lake", **store}
+        for name in ("access-key-id", "secret-access-key"):
+            catalog[f"glue.{name}"] = store[f"s3.{name}"]
+        catalog |= {"glue.region": "us-east-1", "s3.region": "us-east-1", "name": "remote"}
+        glue = load_catalog(**catalog)
+        glue.create_namespace("market")
+        glue.create_table(TABLE, schema=TICKS).append(ticks(*ROWS[:4]))
+        schema = stream(lake, source={**lake.source(), "catalog": catalog}, timezone="UTC")
+        assert rows_of_day(schema, MONDAY) == [0, 3, 12, 23]
 
 
 def test_the_properties_of_a_catalog_come_from_the_environment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,10 @@ def write(folder: Path, by: list[str], **columns: Any) -> None:
     ds.write_dataset(table, folder, format="parquet", partitioning=ds.partitioning(kinds, flavor="hive"))
 
 
-def stream(folder: Path, path: str, *, timezone: str = "UTC", spread: int = 0, **changes: Any) -> StreamSchema:
+def stream(folder: Path, path: str, *, timezone: str = "UTC", days_before: int = 0, **changes: Any) -> StreamSchema:
     document: dict[str, Any] = {"timestamp": "time", "type_attribute": "kind", "derived": None, "quality": None}
     document |= {"attributes": {"kind": "string", "x": "int64"}, "timezone": timezone}
-    document |= {"source": {"format": "parquet", "path": path, "spread_days": spread}}
+    document |= {"source": {"format": "parquet", "path": path, "days_before": days_before}}
     return trades(folder, **(document | changes))
 
 
@@ -147,19 +147,17 @@ def test_the_days_of_the_stream_may_be_others_than_those_of_the_folders(tmp_path
     rows, rejected = read(alone, tmp_path, TUESDAY)
     assert values(rows, "x") == [(12,)]
     assert {row.reason for row in rejected} == {"day 2024-03-04 is outside the file's period, 2024-03-05"}
-    spread = stream(tmp_path, path, timezone="America/New_York", spread=1)
-    assert [values(read(spread, tmp_path, day)[0], "x") for day in DAYS] == [[(0,), (3,), (12,)]] * 2 + [[(12,)]]
-    assert all(read(spread, tmp_path, day)[1] == [] for day in DAYS)
-    assert periods_of_stream(spread, str(tmp_path)) == [Period(day, day) for day in DAYS]
-    after = WEDNESDAY + timedelta(days=1)
-    files, missing = files_of_days(spread, str(tmp_path), [after])[after]
-    assert [str(file.period) for file in files] == ["2024-03-05 to 2024-03-07"]
-    assert missing == ["dt=2024-03-07/*.parquet"]
+    beside = stream(tmp_path, path, timezone="America/New_York", days_before=1)
+    assert [values(read(beside, tmp_path, day)[0], "x") for day in DAYS] == [[(0,), (3,), (12,)]] * 2 + [[(12,)]]
+    assert all(read(beside, tmp_path, day)[1] == [] for day in DAYS)
+    assert periods_of_stream(beside, str(tmp_path)) == [Period(day, day, before=1) for day in DAYS]
+    assert [str(file.period) for file in files_of_days(beside, str(tmp_path), [TUESDAY])[TUESDAY][0]] == [
+        f"{day}, 1 days before" for day in (TUESDAY, WEDNESDAY)
+    ]
 
 
-def test_a_file_of_a_spread_month_is_found_once(tmp_path: Path) -> None:
+def test_a_file_of_a_month_is_found_once(tmp_path: Path) -> None:
     pq.write_table(ROWS, tmp_path / "2024-03.parquet")
-    schema = stream(tmp_path, "{day:%Y-%m}.parquet", spread=2)
-    (files, missing) = files_of_days(schema, str(tmp_path), [date(2024, 4, 1)])[date(2024, 4, 1)]
-    assert [(file.name, str(file.period)) for file in files] == [("2024-03.parquet", "2024-02-28 to 2024-04-02")]
-    assert missing == ["2024-04.parquet"]
+    last = date(2024, 3, 31)
+    files, missing = files_of_days(stream(tmp_path, "{day:%Y-%m}.parquet", days_before=2), str(tmp_path), [last])[last]
+    assert [file.name for file in files] == ["2024-03.parquet"] and missing == []
