@@ -210,9 +210,10 @@ def _first_matches(
     Of a pattern with SUMMARIZE its rows are shown, behind the others.
     """
     from cep_pipeline.cli.files import with_json_returns
-    from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in, summary_table
+    from cep_pipeline.cli.matches import event_tables, events_by_match, local_in, summary_table
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
     from cep_pipeline.detection.results import match_events, opened
+    from cep_pipeline.questions.match_checks import attributes_read
 
     listed = [pattern for pattern in patterns if pattern.summary is None]
     found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]

@@ -242,14 +242,6 @@ def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Ma
     return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).statements}
 
 
-def attributes_read(pattern: Pattern) -> tuple[str, ...]:
-    """The attributes that a pattern and those that it composes read, the event type first."""
-    from cep_pipeline.patterns.pattern import with_composed
-    from cep_pipeline.slices.events_input import columns_needed
-
-    return tuple(name for name in columns_needed(with_composed([pattern])) if name not in (TIMESTAMP, SEQ))
-
-
 def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
     """The match of an id on one of some days, as a table of one row."""
     from cep_pipeline.warehouse.match_pages import match_row
@@ -295,6 +287,8 @@ def _events_by_match(
     tables: StreamTables, found: pa.Table, patterns: Mapping[str, Pattern]
 ) -> dict[str, list[dict[str, Any]]]:
     """Match id -> its events: variable, timestamp, seq, and the attributes that the pattern reads (else all)."""
+    from cep_pipeline.questions.match_checks import attributes_read
+
     read = {name: attributes_read(pattern) for name, pattern in patterns.items()}
     known = all(name in read for name in found.column("pattern").unique().to_pylist())
     there = set(tables.events_schema.names)

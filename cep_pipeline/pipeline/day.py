@@ -189,6 +189,7 @@ def publish(works: Sequence[DayWork]) -> None:
         found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
+        assert work.lease is not None, "a day is held while it is published"
         with work.timed("publish") as counts:
             drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:

@@ -63,6 +63,7 @@ class DayWork:
     """One day of one stream on its way through the steps of a run.
 
     - `tables`: what the run has drafted is read in place of what is published of the stream.
+    - `lease`: what holds the day; None for a trial, which publishes nothing.
     - `end_of_stream`: the stream ends with the day, so that no match waits for later days.
     - `session`: makes the Spark session, when it is first needed.
     - `observer`: is told of steps and notes.
@@ -78,7 +79,7 @@ class DayWork:
     tables: StreamTables
     day: date
     run_id: str
-    lease: Lease
+    lease: Lease | None
     pattern_sets: tuple[PatternSet, ...] = ()
     end_of_stream: bool = False
     session: Callable[[], SparkSession] = _no_session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cep_pipeline.charts import Drawing
     from cep_pipeline.detection.results import Matches
     from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.day_work import Observer
+    from cep_pipeline.pipeline.published_diff import PublishedDiff
     from cep_pipeline.warehouse.stream_tables import StreamTables
     from cep_pipeline.warehouse.warehouse import Warehouse
 
@@ -173,6 +175,58 @@ class PublishedStream:
         patterns = self._configuration.stream(self._tables.name).pattern_set(name).statements
         summarized = [pattern for pattern in patterns if pattern.summary is not None]
         return {one.name: self._tables.summary_of(name, one, first, last).table() for one in summarized}
+
+    def diff(
+        self,
+        pattern_set: str | None = None,
+        *,
+        patterns: Sequence[str] = (),
+        first: date | None = None,
+        last: date | None = None,
+        examples: int = 3,
+        observer: Observer | None = None,
+    ) -> PublishedDiff:
+        """Say what published days would gain and lose by the patterns as they are configured now; nothing is written.
+
+        Patterns whose text has changed since the days were published are detected again, on Spark as the configuration
+        says, and their matches are compared with the published ones by the events that they bind.
+
+        Parameters
+        ----------
+        pattern_set
+            Only this one; None: all.
+        patterns
+            Only these; none: all that have changed.
+        first, last
+            The days, both included.
+        examples
+            Most examples of each kind, of each pattern.
+        observer
+            Told of the steps; None: nobody is.
+
+        Raises
+        ------
+        InputError
+            There is no such pattern, no configuration was opened, or none of these days is published.
+        """
+        from cep_pipeline.pipeline.day_work import LogObserver
+        from cep_pipeline.pipeline.published_diff import diff_published
+        from cep_pipeline.spark.session import spark_session
+
+        if self._configuration is None:
+            raise InputError("the patterns are those of a project: open its pipeline.yaml, not the folder of tables")
+        spark, stream = self._configuration.settings.spark, self._configuration.stream(self._tables.name)
+        return diff_published(
+            stream,
+            self._tables,
+            stream.chosen_sets(pattern_set),
+            lambda: spark_session(spark.master, remote=spark.remote, app_name="cep diff", properties=spark.properties),
+            observer or LogObserver(),
+            patterns=patterns,
+            first=first,
+            last=last,
+            examples=examples,
+        )
 
     def statistics(self, pattern_set: str | None = None) -> pa.Table:
         """Return the statistics of a pattern set, a row for each day; numbers are JSON text, as in the table."""

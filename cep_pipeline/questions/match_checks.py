@@ -48,10 +48,10 @@ from cep_pipeline.patterns.conditions import (
     Truth,
 )
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, with_composed
 from cep_pipeline.patterns.rewriting import restricted, with_operands
 from cep_pipeline.patterns.structure import type_alternatives
-from cep_pipeline.slices.events_input import as_table, columns_of, events_for
+from cep_pipeline.slices.events_input import as_table, columns_needed, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -739,6 +739,40 @@ def event_name(seq: int) -> str:
     """
     ordinal, position = divmod(seq, SEQ_PER_DAY)
     return f"{date.fromordinal(ordinal)}/{position}" if 0 < ordinal <= date.max.toordinal() else str(seq)
+
+
+def event_in_words(
+    event: Mapping[str, Any], attributes: Mapping[str, Any], timezone: str, day: date | None, type_attribute: str
+) -> str:
+    """Return an event as people know it: its variable, time and type, and the first few attributes.
+
+    Parameters
+    ----------
+    event
+        Its `variable`, `timestamp` and `seq`.
+    attributes
+        Its attributes by name; those that are null are left out.
+    day
+        The day of which no date is shown; None: a date is shown in any case.
+
+    Examples
+    --------
+    >>> event = {"variable": "high", "timestamp": 1_000, "seq": 3}
+    >>> event_in_words(event, {"kind": "SPY", "price": 168.41}, "UTC", date(1970, 1, 1), "kind")
+    'high 00:00:00.001 SPY price 168.41'
+    """
+    if event[TIMESTAMP] is None:
+        return f"{event['variable']} {event_name(event[SEQ])}"
+    time = local_time(event[TIMESTAMP], timezone).removeprefix(f"{day} ")
+    known = {name: _shown(value) for name, value in attributes.items() if value is not None}
+    kind = [known.pop(type_attribute)] if type_attribute in known else []
+    values = [f"{name} {value}" for name, value in known.items()][:_SHOWN]
+    return " ".join([event["variable"], time, *kind, *values])
+
+
+def attributes_read(pattern: Pattern) -> tuple[str, ...]:
+    """Return the attributes that a pattern and those that it composes read, the event type first."""
+    return tuple(name for name in columns_needed(with_composed([pattern])) if name not in (TIMESTAMP, SEQ))
 
 
 def local_time(instant: int | datetime, timezone: str) -> str:

@@ -439,6 +439,8 @@ class StreamReader:
 
     def matches_carry_in(self, pattern_set: str, day: date) -> dict[str, Any]:
         """Return the carry state of OUTPUT and CONSUME after the latest earlier day of the pattern set; {} if none."""
+        if pattern_set in self.drafts.carried:
+            return dict(self.drafts.carried[pattern_set])
         return carry_before(self.warehouse.database, self.name, "matches", pattern_set, day)
 
     def stale_days(
@@ -633,6 +635,8 @@ class StreamTables(StreamReader):
 
     def matches_directory(self, pattern_set: str, final_day: date, *, run_id: str) -> DataDirectory:
         """Return where tasks write files of matches; their columns are `matches_schema`."""
+        if self.drafts.folder:
+            return DataDirectory(f"{self.drafts.folder}/{folder_name(pattern_set)}/{final_day}", run_id)
         return self._directory("matches", {"pattern_set": pattern_set, "final_day": final_day}, run_id)
 
     def draft_events(

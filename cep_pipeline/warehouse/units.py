@@ -378,11 +378,14 @@ class DraftedDay:
 class Drafts:
     """The days that runs have made and not published yet: a run reads them in place of what is published.
 
-    `statistics` are those of (pattern set, day).
+    `statistics` are those of (pattern set, day). A trial, of which nothing will be published, also drafts matches: it
+    writes their files into `folder`, and `carried` has what its latest day of a pattern set hands on to the next.
     """
 
     days: dict[date, DraftedDay] = field(default_factory=dict)
     statistics: dict[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
+    folder: str = ""
+    carried: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def statistics_of(self, day: date) -> list[StatisticsRecord]:
         """Return the statistics of a day, of each pattern set that has any."""
