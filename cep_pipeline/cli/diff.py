@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,7 +15,6 @@ from cep_pipeline.cli.options import (
     json_option,
     next_command,
     repeated_option,
-    tell_notes,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import chosen_stream
@@ -35,15 +35,14 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say_json, table_
 )
 @json_option
 def diff(
-    patterns: tuple[str, ...],
     config: Path,
     stream: str | None,
     pattern_set: str | None,
     day: date | None,
     first: date | None,
     last: date | None,
-    examples: int,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Show what published days would gain and lose by the patterns as they are now, before anything is published.
 
@@ -75,9 +74,7 @@ def diff(
     name = chosen_stream(configuration, stream)
     published = PublishedStream(configuration.open_warehouse().open_stream(name), configuration)
     with ConsoleObserver(Terminal(stderr=True)) as observer:
-        found = published.diff(
-            pattern_set, patterns=patterns, first=first, last=last, examples=examples, observer=observer
-        )
+        found = published.diff(pattern_set, first=first, last=last, observer=observer, **asked)
     if as_json:
         say_json(found)
         return
@@ -90,4 +87,3 @@ def diff(
         console.print(
             f"nothing is published yet: `{next_command('run', stream=name, stale=True)}` does", soft_wrap=True
         )
-    tell_notes(found.notes)

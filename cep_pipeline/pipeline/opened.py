@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.day_work import Observer
     from cep_pipeline.pipeline.published_diff import PublishedDiff
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
     from cep_pipeline.warehouse.warehouse import Warehouse
 
@@ -216,17 +217,12 @@ class PublishedStream:
         if self._configuration is None:
             raise InputError("the patterns are those of a project: open its pipeline.yaml, not the folder of tables")
         spark, stream = self._configuration.settings.spark, self._configuration.stream(self._tables.name)
-        return diff_published(
-            stream,
-            self._tables,
-            stream.chosen_sets(pattern_set),
-            lambda: spark_session(spark.master, remote=spark.remote, app_name="cep diff", properties=spark.properties),
-            observer or LogObserver(),
-            patterns=patterns,
-            first=first,
-            last=last,
-            examples=examples,
-        )
+
+        def session() -> SparkSession:
+            return spark_session(spark.master, remote=spark.remote, app_name="cep diff", properties=spark.properties)
+
+        sets, seen = stream.chosen_sets(pattern_set), observer or LogObserver()
+        return diff_published(stream, self._tables, sets, session, seen, patterns, (first, last), examples)
 
     def statistics(self, pattern_set: str | None = None) -> pa.Table:
         """Return the statistics of a pattern set, a row for each day; numbers are JSON text, as in the table."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +30,6 @@ from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.results import opened
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import html_table, listed
 from cep_pipeline.language.formatter import pattern_version
@@ -43,7 +43,7 @@ from cep_pipeline.questions.match_checks import attributes_read, event_in_words
 from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.storage import id_texts, new_scratch, read_data_file, remove_scratch
 from cep_pipeline.warehouse.match_pages import explain_match
-from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
+from cep_pipeline.warehouse.records import PlanRecord
 from cep_pipeline.warehouse.units import Drafts, is_within
 
 if TYPE_CHECKING:
@@ -110,57 +110,36 @@ class PublishedDiff:
         A row for each changed pattern and day.
     examples
         Some of the matches that differ.
-    notes
-        What else there is to know of them.
     """
 
     stream: str
     days: tuple[ChangedDay, ...]
     examples: tuple[ChangedMatch, ...] = ()
-    notes: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Say for each changed pattern in a sentence what changes."""
-        if not self.days:
-            return f"{self.stream}: no pattern has changed since the days were published"
-        said, keys = [], dict.fromkeys((one.pattern_set, one.pattern, one.change) for one in self.days)
-        for pattern_set, pattern, change in keys:
-            own = [one for one in self.days if (one.pattern_set, one.pattern) == (pattern_set, pattern)]
-            gained, lost, others = (
-                sum(getattr(one, name) for one in own) for name in ("gained", "lost", "other_values")
-            )
-            would = f"gains {gained:,} and loses {lost:,}"
-            if not gained and not lost:
-                would = f"keeps all, {others:,} with other values" if others else "keeps all as they are"
-            said.append(f"{pattern_set}.{pattern} ({change}) {would}")
-        return "\n".join(said)
+        """Say for each changed pattern in a line what changes."""
+        total, said = Counter[tuple[str, str]](), {}
+        for one in self.days:
+            name = f"{one.pattern_set}.{one.pattern} ({one.change})"
+            total.update({(name, kind): getattr(one, kind) for kind in ("gained", "lost", "other_values")})
+            gained, lost, others = (total[name, kind] for kind in ("gained", "lost", "other_values"))
+            keeps = f"keeps all, {others:,} with other values" if others else "keeps all as they are"
+            said[name] = f"{name} {f'gains {gained:,} and loses {lost:,}' if gained or lost else keeps}"
+        return "\n".join(said.values()) or f"{self.stream}: no pattern has changed since the days were published"
 
     def tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
         """Yield the numbers and the examples as tables: title, columns and rows."""
         columns = ("pattern", "change", "day", "published", "would be", "gained", "lost", "other values", "limited")
         rows = [[f"{one.pattern_set}.{one.pattern}", *[*vars(one).values()][2:]] for one in self.days]
         yield f"{self.stream}: what would change", columns, rows
-        if self.examples:
-            shown = [
-                [one.kind, f"{one.pattern_set}.{one.pattern}", one.day, one.match_id[:8], one.events, one.why]
-                for one in self.examples
-            ]
-            yield "examples", ("kind", "pattern", "day", "match", "events", "why"), shown
+        shown = [(one.kind, one.pattern, one.day, one.match_id[:8], one.events, one.why) for one in self.examples]
+        yield "examples", ("kind", "pattern", "day", "match", "events", "why"), shown
 
     def __repr__(self) -> str:
-        gained, lost = (sum(getattr(one, name) for one in self.days) for name in ("gained", "lost"))
-        patterns = len({(one.pattern_set, one.pattern) for one in self.days})
-        return f"<PublishedDiff {self.stream}: patterns {patterns}, gained {gained:,}, lost {lost:,}>"
-
-    def __str__(self) -> str:
-        parts = [self.summary()]
-        for title, columns, rows in self.tables() if self.days else ():
-            parts += ["", title, *("  ".join(map(str, row)) for row in (columns, *rows))]
-        return "\n".join([*parts, *self.notes])
+        return f"<PublishedDiff {'; '.join(self.summary().splitlines())}>"
 
     def _repr_html_(self) -> str:
-        shown = (html_table(columns, rows, title) for title, columns, rows in self.tables())
-        return "\n".join([html_table((self.summary(),), ()), *shown])
+        return "\n".join(html_table(columns, rows, title) for title, columns, rows in self.tables())
 
 
 def diff_published(
@@ -169,11 +148,9 @@ def diff_published(
     pattern_sets: Sequence[PatternSet],
     session: Callable[[], SparkSession],
     observer: Observer,
-    *,
-    patterns: Sequence[str] = (),
-    first: date | None = None,
-    last: date | None = None,
-    examples: int = 3,
+    patterns: Sequence[str],
+    within: tuple[date | None, date | None],
+    examples: int,
 ) -> PublishedDiff:
     """Say what published days would gain and lose by the patterns as they are configured now.
 
@@ -185,8 +162,8 @@ def diff_published(
         As a run takes them; there is no session where no pattern has changed.
     patterns
         Only these; none: all that have changed.
-    first, last
-        The days, both included; None: from the first, to the last.
+    within
+        The first and the last day; None: open.
     examples
         The most examples of each kind, of each pattern.
 
@@ -196,288 +173,233 @@ def diff_published(
         There is no such pattern, or none of these days is published.
     """
     pinned = tables.pinned()
-    published = [one.day for one in pinned.days()]
-    days = [day for day in published if is_within(day, first, last)]
+    days = [one.day for one in pinned.days() if is_within(one.day, *within)]
     if not days:
         raise InputError(f"stream {stream.name!r}: no day in this range is published; `cep status` shows the days")
     scratch = new_scratch(tables.warehouse.scratch)
-    found: list[ChangedDay] = []
-    shown: list[ChangedMatch] = []
-    notes: list[str] = []
-    known = dict[str, None]()
+    trials = [_Trial(stream, pinned.with_drafts(Drafts(folder=scratch)), own, days, examples) for own in pattern_sets]
+    known = [name for one in trials for name in {**one.patterns, **one.changed}]
+    if unknown := [name for name in patterns if name not in known]:
+        raise InputError(f"there is no pattern {unknown[0]!r}; there are: {listed(known)}")
     try:
-        for own in pattern_sets:
-            reader = pinned.with_drafts(Drafts(folder=scratch))
-            trial = _Trial(stream, reader, own, published, days, session, observer, examples)
-            known |= dict.fromkeys([*own.pattern_versions, *trial.changed])
-            trial.compare({name: one for name, one in trial.changed.items() if not patterns or name in patterns})
-            order = [*known]
-            found += sorted(trial.rows, key=lambda one: order.index(one.pattern))
-            shown += sorted(trial.shown, key=lambda one: (order.index(one.pattern), one.kind))
-            notes += trial.notes
+        for one in trials:
+            one.compare([name for name in one.changed if not patterns or name in patterns], session, observer)
     finally:
         remove_scratch(scratch)
-    if unknown := [name for name in patterns if name not in known]:
-        raise InputError(f"there is no pattern {unknown[0]!r}; there are: {listed([*known])}")
-    return PublishedDiff(stream.name, tuple(found), tuple(shown), tuple(notes))
+    rows = (row for one in trials for own in one.rows.values() for row in own)
+    shown = (match for one in trials for own in one.shown.values() for match in own)
+    return PublishedDiff(stream.name, tuple(rows), tuple(shown))
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The matches of a pattern on a day; those that bind others with the events inside of these, in `opened` ones.
+    """The matches of a pattern on a day; `opened` has those that bind other matches with the events inside of these.
 
-    Of SUMMARIZE they are the rows of its groups.
+    Of SUMMARIZE both are the rows of its groups.
     """
 
     matches: pa.Table
     opened: pa.Table
 
     @property
-    def values(self) -> pa.Array:
-        """The values of RETURN, or of the aggregates, as JSON."""
-        name = "returns" if "returns" in self.matches.column_names else "aggregates"
-        return _whole(pc.fill_null(self.matches[name], ""))
+    def bindings(self) -> pa.Array | None:
+        """The lists of the events that its matches bind; None: they are groups."""
+        return self.opened["bindings"].combine_chunks() if "bindings" in self.opened.column_names else None
 
-    @property
     def variables(self) -> set[str]:
-        """The names that its matches bind."""
-        if "bindings" not in self.opened.column_names:
-            return set()
-        return {*pc.unique(pc.list_flatten(_whole(self.opened["bindings"])).field("variable")).to_pylist()}
+        """The variables of its matches."""
+        return set() if self.bindings is None else {*pc.unique(pc.list_flatten(self.bindings).field(0)).to_pylist()}
+
+    def values(self, places: Array) -> list[str]:
+        """The values of RETURN, or of the aggregates, of some matches, as JSON."""
+        column = self.matches["aggregates" if self.bindings is None else "returns"]
+        found: list[str] = column.fill_null("").take(pa.array(places)).to_pylist()
+        return found
 
     def keys(self, *, named: bool) -> pa.Array:
         """A text for each match that tells it from all others: the events that it binds, or the values of its group."""
-        if "bindings" not in self.opened.column_names:
-            return _whole(self.matches["groups"])
-        bindings = _whole(self.opened["bindings"])
-        bound = pc.list_flatten(bindings)
+        if self.bindings is None:
+            return self.opened["groups"].combine_chunks()
+        bound = pc.list_flatten(self.bindings)
         texts = bound.field("seq").cast(pa.string())
         if named:
             texts = pc.binary_join_element_wise(bound.field("variable"), texts, "=")
-        ends = np.concatenate((np.zeros(1, np.int32), np.cumsum(pc.list_value_length(bindings))))
-        return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts), " ")
+        ends = np.concatenate(([0], np.cumsum(pc.list_value_length(self.bindings)))).astype(np.int32)
+        return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), texts), " ")
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.cast(column.type).combine_chunks()
-
-
-@dataclass
 class _Trial:
-    """A pattern set as it is configured now, tried on published days."""
+    """A pattern set as it is configured now, tried on published days; `rows` and `shown` are what differs, by pattern.
 
-    stream: Stream
-    tables: StreamTables
-    pattern_set: PatternSet
-    published: Sequence[date]
-    days: Sequence[date]
-    session: Callable[[], SparkSession]
-    observer: Observer
-    examples: int
-    rows: list[ChangedDay] = field(default_factory=list)
-    shown: list[ChangedMatch] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    _inside: dict[str, pa.Table] = field(default_factory=dict)
-    _shown: Counter[tuple[str, Kind]] = field(default_factory=Counter)
+    Its tables write the files of matches into a scratch folder.
+    """
 
-    @cached_property
-    def patterns(self) -> dict[str, Pattern]:
-        """The patterns that are configured, by name."""
-        return {one.name: one for one in self.pattern_set.statements}
+    def __init__(
+        self, stream: Stream, tables: StreamTables, own: PatternSet, days: Sequence[date], examples: int
+    ) -> None:
+        self._stream, self._tables, self._set, self._days, self._examples = stream, tables, own, days, examples
+        self._units = {unit.final_day: unit for unit in tables.matches_days(own.name)}
+        self.patterns = {one.name: one for one in own.statements}
+        self.changed = self._changes()
+        self.rows: dict[str, list[ChangedDay]] = {name: [] for name in self.changed}
+        self.shown: dict[str, list[ChangedMatch]] = {name: [] for name in self.changed}
+        self._inside: dict[str, pa.Table] = {}
 
-    @cached_property
-    def units(self) -> dict[date, PublishedMatches]:
-        """The records of the published days of the set."""
-        return {unit.final_day: unit for unit in self.tables.matches_days(self.pattern_set.name)}
-
-    @cached_property
-    def changed(self) -> dict[str, Change]:
+    def _changes(self) -> dict[str, Change]:
         """The patterns that are others than those that a day was detected by."""
-        versions, found = self.pattern_set.pattern_versions, dict[str, Change]()
-        for unit in map(self.units.get, self.days):
-            if unit is not None and unit.fingerprint.pattern_set_version == self.pattern_set.version:
-                continue
-            # Records of older versions do not tell which patterns they are of.
-            known = {} if unit is None else unit.fingerprint.patterns or dict.fromkeys(unit.counts, "")
-            for name in dict.fromkeys([*versions, *known]):
-                if known.get(name) != versions.get(name):
-                    found[name] = "new" if name not in known else "removed" if name not in versions else "changed"
+        versions, found = self._set.pattern_versions, dict[str, Change]()
+        for unit in map(self._units.get, self._days):
+            if unit is None or unit.fingerprint.pattern_set_version != self._set.version:
+                # Records of older versions do not tell which patterns they are of.
+                known = {} if unit is None else unit.fingerprint.patterns or dict.fromkeys(unit.counts, "")
+                for name in (one for one in {**versions, **known} if known.get(one) != versions.get(one)):
+                    how: Change = "new" if name not in known else "changed" if name in versions else "removed"
+                    found.setdefault(name, how)
         return found
 
     @cached_property
-    def old(self) -> dict[str, Pattern]:
-        """Version -> the pattern of it, for all texts that stand beside recorded plans and can still be read."""
+    def _old(self) -> dict[str, Pattern]:
+        """Version -> the pattern of it, of all texts that stand beside recorded plans and can still be read."""
         found: dict[str, Pattern] = {}
-        for record in self.tables.plans(self.pattern_set.name):
-            for one in (own for name, own in record.statements.items() if name in self.changed):
-                try:
-                    with warnings.catch_warnings(action="ignore"):
-                        [pattern] = parse_patterns(one["statement"], self.stream.schema, one["parameters"])
-                except (CepError, ValueError):
-                    continue
-                found[pattern_version(pattern)] = pattern
+        for record in self._tables.plans(self._set.name):
+            for one in (text for name, text in record.statements.items() if name in self.changed):
+                with warnings.catch_warnings(action="ignore"), suppress(CepError, ValueError):
+                    [pattern] = parse_patterns(one["statement"], self._stream.schema, one["parameters"])
+                    found[pattern_version(pattern)] = pattern
         return found
 
-    def before(self, name: str, day: date) -> Pattern | None:
-        """The pattern by which a day was detected; None where its text is not on record."""
-        unit = self.units.get(day)
-        return None if unit is None else self.old.get(unit.fingerprint.patterns.get(name, ""))
+    def compare(self, names: Sequence[str], session: Callable[[], SparkSession], observer: Observer) -> None:
+        """Find what differs of some changed patterns."""
+        asked = with_composed(self.patterns[name] for name in names if name in self.patterns)
+        days: Iterator[tuple[date, DetectedDay | None]] = ((day, None) for day in self._days)
+        for day, detected in self._detected(asked, session, observer) if asked else days:
+            now = {} if detected is None else {one.name: self._would_be(one, detected) for one in asked}
+            for name in names if day in self._days else ():
+                before = self._published(name, day)
+                none = _Side(before.matches[:0], before.opened[:0])
+                self._compare(name, day, before, now.get(name, none), detected)
 
-    def compare(self, changed: Mapping[str, Change]) -> None:
-        """Fill the rows, the examples and the notes, for some changed patterns."""
-        asked = with_composed(self.patterns[name] for name in changed if name in self.patterns)
-        found: Iterator[tuple[date, DetectedDay | None]]
-        found = self._detected({one.name for one in asked}) if asked else ((day, None) for day in self.days)
-        for day, detected in found:
-            now = {one.name: self._would_be(one, detected) for one in asked if detected is not None}
-            for name, change in changed.items() if day in self.days else ():
-                published = self._published(name, day)
-                none = _Side(published.matches[:0], published.opened[:0])
-                self._compare(name, change, day, published, now.get(name, none), detected)
-
-    def _detected(self, names: set[str]) -> Iterator[tuple[date, DetectedDay]]:
-        """Detect patterns day after day, as a run does that redoes all published days."""
+    def _detected(
+        self, patterns: Sequence[Pattern], session: Callable[[], SparkSession], observer: Observer
+    ) -> Iterator[tuple[date, DetectedDay]]:
+        """Detect patterns day after day, as a run does; where they go on from day to day, from the first day on."""
         from spark_jobs.detect import detect_day
-
-        own = self.pattern_set
-        patterns, composing = (
-            tuple(one for one in some if one.name in names) for some in (own.patterns, own.composing)
-        )
-        part = replace(own, patterns=patterns, composing=composing)
-        check_runnable([part])
-        days = [day for day in self.published if day <= self.days[-1]]
-        if composing or any(has_output_policy(one) or counts_in_partitions(one) for one in patterns):
-            if days[0] < self.days[0]:
-                self.notes.append(
-                    f"{own.name}: the days before {self.days[0]} are detected too, as matches depend on them"
-                )
-        else:
-            days = [*self.days]
-        plan: PlanRecord | None = None
-        for day in days:
-            unit = self.units.get(day)
-            ends = unit is not None and unit.fingerprint.end_of_stream and day == self.published[-1]
-            work = DayWork(self.stream, self.tables, day, "diff", None, (part,), ends, self.session, self.observer)
-            plan = plan or self._plan(work, part)
-            with self.observer.step(f"{day}: detect {own.name}") as progress:
-                found = detect_day(work.spark(), work, part, plan, progress, end_of_stream=ends)
-            self.tables.drafts.carried[own.name] = found.carry_out
-            yield day, found
-
-    def _plan(self, work: DayWork, part: PatternSet) -> PlanRecord | None:
-        """Make a plan by the statistics of a day; None where it has no events."""
         from spark_jobs.estimate_statistics import estimate_day
 
-        if published_statistics(work, part) is None:
-            with self.observer.step(f"{work.day}: statistics") as progress:
-                estimate_day(work.spark(), work, [part], progress)
-        snapshot = published_statistics(work, part)
-        if snapshot is None or not snapshot.events:
-            return None
-        made = plan_pattern_set(part, snapshot).to_json()
-        return PlanRecord(part.name, 0, made, "", "cep diff", part.version, work.run_id, datetime.now(UTC))
+        parts = (tuple(one for one in some if one in patterns) for some in (self._set.patterns, self._set.composing))
+        part = replace(self._set, patterns=next(parts), composing=next(parts))
+        check_runnable([part])
+        published = [one.day for one in self._tables.days()]
+        go_on = any(one.composes or has_output_policy(one) or counts_in_partitions(one) for one in patterns)
+        plan: PlanRecord | None = None
+        for day in (one for one in published if is_within(one, None if go_on else self._days[0], self._days[-1])):
+            unit, run_id = self._units.get(day), self._tables.drafts.folder.rpartition("/")[2]
+            ends = unit is not None and unit.fingerprint.end_of_stream and day == published[-1]
+            work = DayWork(self._stream, self._tables, day, run_id, None, (part,), ends, session, observer)
+            with observer.step(f"{day}: detect {part.name}") as progress:
+                if plan is None:
+                    if (statistics := published_statistics(work, part)) is None:
+                        statistics = estimate_day(work.spark(), work, [part], progress)
+                    if statistics.events:
+                        made = plan_pattern_set(part, statistics).to_json()
+                        plan = PlanRecord(part.name, 0, made, "", "", part.version, run_id, datetime.now(UTC))
+                found = detect_day(work.spark(), work, part, plan, progress, end_of_stream=ends)
+            self._tables.drafts.carried[part.name] = found.carry_out
+            yield day, found
 
     def _published(self, name: str, day: date) -> _Side:
-        read, unit = (self.pattern_set.name, day, day), self.units.get(day)
-        found = self.tables.read_matches(*read, pattern=name)
-        if not found.num_rows and unit is not None and name not in unit.limited:
-            summarized = self.tables.read_summaries(*read, pattern=name)
-            found = summarized if summarized.num_rows else found
-        return _Side(found, opened(found, self.tables.composed_matches(found)))
+        found = self._tables.read_matches(self._set.name, day, day, pattern=name)
+        if not found.num_rows:
+            found = self._tables.read_summaries(self._set.name, day, day, pattern=name)
+        return _Side(found, opened(found, self._tables.composed_matches(found)))
 
     def _would_be(self, pattern: Pattern, detected: DetectedDay) -> _Side:
         if pattern.summary is not None:
             groups = detected.summaries.get(pattern.name)
-            made = () if groups is None else PartialSummary.from_json(pattern, groups).published()[:2]
-            rows = pa.table(list(made) or [pa.array([], pa.string())] * 2, ["groups", "aggregates"])
+            made = None if groups is None else PartialSummary.from_json(pattern, groups).published()[:2]
+            rows = pa.table(made or [pa.array([], pa.string())] * 2, ["groups", "aggregates"])
             return _Side(rows, rows)
-        schema, own = self.tables.matches_schema, pc.field("pattern") == pattern.name
-        parts = [read_data_file(path, schema, own) for path in sorted(detected.files)]
+        schema, own = self._tables.matches_schema, pc.field("pattern") == pattern.name
+        parts = (read_data_file(path, schema, own) for path in sorted(detected.files))
         rows = pa.concat_tables([schema.empty_table(), *parts])
-        inside = [self._inside[one.name] for one in with_composed(pattern.composes)]
-        if any(pattern in one.composes for one in self.pattern_set.composing):
+        if any(pattern in one.composes for one in self._set.composing):
             self._inside[pattern.name] = pa.concat_tables([self._inside.get(pattern.name, rows[:0]), rows])
-        return _Side(rows, opened(rows, inside))
+        return _Side(rows, opened(rows, [self._inside[one.name] for one in with_composed(pattern.composes)]))
 
-    def _compare(
-        self, name: str, change: Change, day: date, before: _Side, now: _Side, detected: DetectedDay | None
-    ) -> None:
-        pattern = self.patterns.get(name)
+    def _compare(self, name: str, day: date, before: _Side, now: _Side, detected: DetectedDay | None) -> None:
+        pattern, unit = self.patterns.get(name), self._units.get(day)
         declared = set() if pattern is None else {one.variable for one in pattern.operands}
-        named = before.variables <= now.variables | declared
+        named = before.variables() <= now.variables() | declared
         kept, still = common_places(before.keys(named=named), now.keys(named=named))
-        lost = np.setdiff1d(np.arange(before.matches.num_rows), kept)
-        gained = np.setdiff1d(np.arange(now.matches.num_rows), still)
-        old, new = before.values.take(pa.array(kept)), now.values.take(pa.array(still))
-        others = np.flatnonzero(pc.not_equal(old, new).to_numpy(zero_copy_only=False))
-        unit = self.units.get(day)
-        stopped = {
-            "published": None if unit is None else unit.limited.get(name),
-            "would be": None if detected is None else detected.limited.get(name),
-        }
-        limited = "; ".join(f"{when}: {what}" for when, what in stopped.items() if what is not None)
-        numbers = (len(kept) + len(lost), len(still) + len(gained), len(gained), len(lost), len(others))
-        self.rows.append(ChangedDay(self.pattern_set.name, name, change, day, *numbers, limited))
+        old, new = before.values(kept), now.values(still)
+        others = [place for place in range(len(kept)) if old[place] != new[place]]
+        lost, gained = (np.setdiff1d(np.arange(len(side.matches)), own) for side, own in ((before, kept), (now, still)))
+        sizes = len(before.matches), len(now.matches), len(gained), len(lost), len(others)
+        stopped = None if detected is None else detected.limited.get(name)
+        was = None if unit is None else unit.limited.get(name)
+        limited = "; ".join(f"{when}: {one}" for when, one in (("published", was), ("would be", stopped)) if one)
+        self.rows[name].append(ChangedDay(self._set.name, name, self.changed[name], day, *sizes, limited))
+        changes = {int(still[one]): (old[one], new[one]) for one in others[: self._examples]}
 
-        def said(values: pa.Array, place: int) -> str:
-            return _in_words(values[place].as_py()) or "nothing"
+        def lost_as(place: int) -> str:
+            return f"the pattern would be {stopped}" if stopped else self._lost_as(name, before, place)
 
-        for place in self._taken(name, "gained", gained):
-            why = "the pattern is new" if change == "new" else self._gained_as(name, day, now.matches, place)
-            self._show(name, day, "gained", now, place, why)
-        for place in self._taken(name, "lost", lost):
-            would = stopped["would be"]
-            why = f"the pattern would be {would}" if would else self._lost_as(name, before.matches, place)
-            self._show(name, day, "lost", before, place, why)
-        for place in self._taken(name, "other values", others):
-            why = f"{said(old, place)} would be {said(new, place)}"
-            self._show(name, day, "other values", now, int(still[place]), why)
+        def changed_as(place: int) -> str:
+            return " would be ".join(map(_in_words, changes[place]))
 
-    def _taken(self, name: str, kind: Kind, places: Array) -> list[int]:
-        """The first places, as many as there is still room for examples of a kind."""
-        taken: list[int] = places[: max(self.examples - self._shown[name, kind], 0)].tolist()
-        self._shown[name, kind] += len(taken)
-        return taken
+        self._show("gained", name, day, now, gained, lambda place: self._gained_as(name, day, now, place))
+        self._show("lost", name, day, before, lost, lost_as)
+        self._show("other values", name, day, now, np.array([*changes]), changed_as)
 
-    def _show(self, name: str, day: date, kind: Kind, side: _Side, place: int, why: str) -> None:
-        row, zone = side.opened.slice(place, 1), self.stream.schema.timezone
-        if "bindings" not in row.column_names:
-            [said] = [f"{_in_words(one['groups'])}: {_in_words(one['aggregates'])}" for one in row.to_pylist()]
-        else:
-            pattern = self.patterns.get(name) or self.before(name, day)
-            read = None if pattern is None else attributes_read(pattern)
-            kinds, events = self.stream.schema.type_attribute, []
-            for event in self.tables.read_match_events(row, read).to_pylist():
-                own = {of: value for of, value in event.items() if of not in _OF_EVENT}
-                events.append(event_in_words(event, own, zone, day, kinds or ""))
-            said = ", ".join(events)
-        match_id = str(id_texts(row["match_id"])[0]) if "match_id" in row.column_names else ""
-        self.shown.append(ChangedMatch(self.pattern_set.name, name, day, kind, match_id, said, why))
+    def _show(self, kind: Kind, name: str, day: date, side: _Side, places: Array, why: Callable[[int], str]) -> None:
+        """Show the matches at the first places, as many as there is still room for examples of a kind."""
+        room = self._examples - sum(one.kind == kind for one in self.shown[name])
+        schema, pattern = self._stream.schema, self.patterns.get(name) or self._before(name, day)
+        for place in places[: max(room, 0)].tolist():
+            row = side.opened.slice(place, 1)
+            if side.bindings is None:
+                said, match_id = ": ".join(_in_words(row[one][0].as_py()) for one in ("groups", "aggregates")), ""
+            else:
+                found = self._tables.read_match_events(row, attributes_read(pattern) if pattern else None).to_pylist()
+                said = ", ".join(event_in_words(one, schema.timezone, day, schema.type_attribute) for one in found)
+                match_id = str(id_texts(row["match_id"])[0])
+            self.shown[name].append(ChangedMatch(self._set.name, name, day, kind, match_id, said, why(place)))
 
-    def _gained_as(self, name: str, day: date, matches: pa.Table, place: int) -> str:
-        old = self.before(name, day)
-        if old is None or "bindings" not in matches.column_names:
-            return ""
-        policy = f"; it has {policy_text(old)}" if has_output_policy(old) else ""
-        return "before: " + self._failed(old, matches, place, f"the events fulfilled all conditions{policy}")
+    def _before(self, name: str, day: date) -> Pattern | None:
+        """The pattern by which a day was detected; None where its text is not on record."""
+        unit = self._units.get(day)
+        return None if unit is None else self._old.get(unit.fingerprint.patterns.get(name, ""))
 
-    def _lost_as(self, name: str, matches: pa.Table, place: int) -> str:
+    def _gained_as(self, name: str, day: date, now: _Side, place: int) -> str:
+        old = self._before(name, day)
+        if self.changed[name] == "new":
+            return "the pattern is new"
+        otherwise = "the events fulfilled all conditions of the old pattern, too"
+        return "" if old is None else f"before: {self._reason(old, now, place, otherwise)}"
+
+    def _lost_as(self, name: str, before: _Side, place: int) -> str:
         pattern = self.patterns.get(name)
         if pattern is None:
             return "the pattern is removed"
-        if "bindings" not in matches.column_names:
-            return ""
-        inner = [one.name for one in with_composed(pattern.composes) if one.name in self.changed]
-        if inner:
-            return f"it binds matches of {listed(inner)}, of which the text has changed too"
-        policy = f"; another match may be kept by {policy_text(pattern)}" if has_output_policy(pattern) else ""
-        return self._failed(pattern, matches, place, f"it fulfils all conditions, and is not final on this day{policy}")
+        if inner := [one.name for one in with_composed(pattern.composes) if one.name in self.changed]:
+            return f"it binds matches of {listed(inner)}, whose text has changed, too"
+        otherwise = "it fulfils all conditions, and is not final on this day"
+        if has_output_policy(pattern):
+            otherwise = f"it fulfils all conditions, and {policy_text(pattern)} may keep another match"
+        return self._reason(pattern, before, place, otherwise)
 
-    def _failed(self, pattern: Pattern, matches: pa.Table, place: int, otherwise: str) -> str:
+    def _reason(self, pattern: Pattern, side: _Side, place: int, otherwise: str) -> str:
         """The rules of a pattern that the events of a match break, with the values that decide."""
-        match = _with_names_of(pattern, matches.slice(place, 1).to_pylist()[0])
+        if side.bindings is None:
+            return "its group is put together of other matches"
+        [match] = side.matches.slice(place, 1).to_pylist()
+        names = [*dict.fromkeys(one["variable"] for one in match["bindings"])]
+        parts = [[one.name for one in clause.positive] for clause in pattern.written_clauses]
+        if all({*own} != {*names} for own in parts):  # the same number of variables, which have other names
+            other = dict(zip(names, next((own for own in parts if len(own) == len(names)), names), strict=True))
+            match["bindings"] = [{**one, "variable": other[one["variable"]]} for one in match["bindings"]]
         try:
-            failed = explain_match(self.tables, match, pattern, self.stream.schema.timezone).failed
+            failed = explain_match(self._tables, match, pattern, self._stream.schema.timezone).failed
         except InputError as error:
             return str(error)
         return "; ".join(f"{one.text}{f' ({one.seen})' if one.seen else ''}" for one in failed) or otherwise
@@ -486,21 +408,7 @@ class _Trial:
 def _in_words(values: str) -> str:
     """The values of a JSON object, as in `low = 2, high = null`."""
     read: dict[str, Any] = json.loads(values) if values else {}
-    return ", ".join(f"{name} = {'null' if value is None else value}" for name, value in read.items())
-
-
-_OF_EVENT = ("pattern", "match_id", "variable", TIMESTAMP, SEQ)
-
-
-def _with_names_of(pattern: Pattern, match: dict[str, Any]) -> dict[str, Any]:
-    """The match with the variables of a pattern that has other names for as many of them, in the same order."""
-    names = [*dict.fromkeys(one["variable"] for one in match["bindings"])]
-    parts = [[one.name for one in clause.positive] for clause in pattern.written_clauses]
-    like = next((own for own in parts if len(own) == len(names)), None)
-    if like is None or any(set(own) == set(names) for own in parts):
-        return match
-    other = dict(zip(names, like, strict=True))
-    return {**match, "bindings": [{**one, "variable": other[one["variable"]]} for one in match["bindings"]]}
+    return ", ".join(f"{name} = {'null' if one is None else one}" for name, one in read.items()) or "nothing"
 
 
 def common_places(before: pa.Array, now: pa.Array) -> tuple[Array, Array]:
@@ -513,13 +421,12 @@ def common_places(before: pa.Array, now: pa.Array) -> tuple[Array, Array]:
     """
     codes = pa.concat_arrays([before, now]).dictionary_encode().indices.to_numpy().astype(np.int64)
 
-    def ranked(own: Array) -> Array:
+    def numbered(own: Array) -> Array:
         order = np.argsort(own, kind="stable")
-        rank, ordered = np.empty_like(own), own[order]
-        rank[order] = np.arange(len(own)) - np.searchsorted(ordered, ordered)
-        return own * (len(codes) + 1) + rank
+        rank = np.arange(len(own)) - np.searchsorted(own[order], own[order])  # among equal ones
+        made: Array = own * (len(codes) + 1) + rank[np.argsort(order)]
+        return made
 
-    _, first, second = np.intersect1d(
-        ranked(codes[: len(before)]), ranked(codes[len(before) :]), assume_unique=True, return_indices=True
-    )
+    sides = numbered(codes[: len(before)]), numbered(codes[len(before) :])
+    _, first, second = np.intersect1d(*sides, assume_unique=True, return_indices=True)
     return first, second

@@ -19,7 +19,7 @@ from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.detect import DetectionRun, detect
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.negated_structures import StructureCheck
-from cep_pipeline.detection.results import match_events
+from cep_pipeline.detection.results import OF_MATCH, match_events
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.columns import Array, Column
@@ -741,33 +741,31 @@ def event_name(seq: int) -> str:
     return f"{date.fromordinal(ordinal)}/{position}" if 0 < ordinal <= date.max.toordinal() else str(seq)
 
 
-def event_in_words(
-    event: Mapping[str, Any], attributes: Mapping[str, Any], timezone: str, day: date | None, type_attribute: str
-) -> str:
-    """Return an event as people know it: its variable, time and type, and the first few attributes.
+def event_in_words(event: Mapping[str, Any], timezone: str, day: date | None, type_attribute: str | None) -> str:
+    """Return an event as people know it: its variable, time and type, and its first few attributes that are not null.
 
     Parameters
     ----------
     event
-        Its `variable`, `timestamp` and `seq`.
-    attributes
-        Its attributes by name; those that are null are left out.
+        A row of `match_events`.
     day
         The day of which no date is shown; None: a date is shown in any case.
 
     Examples
     --------
-    >>> event = {"variable": "high", "timestamp": 1_000, "seq": 3}
-    >>> event_in_words(event, {"kind": "SPY", "price": 168.41}, "UTC", date(1970, 1, 1), "kind")
+    >>> event = {"variable": "high", "timestamp": 1_000, "seq": 3, "kind": "SPY", "price": 168.41}
+    >>> event_in_words(event, "UTC", date(1970, 1, 1), "kind")
     'high 00:00:00.001 SPY price 168.41'
     """
     if event[TIMESTAMP] is None:
         return f"{event['variable']} {event_name(event[SEQ])}"
-    time = local_time(event[TIMESTAMP], timezone).removeprefix(f"{day} ")
-    known = {name: _shown(value) for name, value in attributes.items() if value is not None}
-    kind = [known.pop(type_attribute)] if type_attribute in known else []
-    values = [f"{name} {value}" for name, value in known.items()][:_SHOWN]
-    return " ".join([event["variable"], time, *kind, *values])
+    values = {name: _shown(value) for name, value in event.items() if value is not None and name not in _NO_ATTRIBUTES}
+    kind = [values.pop(name) for name in (type_attribute,) if name in values]
+    told = [f"{name} {value}" for name, value in values.items()][:_SHOWN]
+    return " ".join([event["variable"], local_time(event[TIMESTAMP], timezone).removeprefix(f"{day} "), *kind, *told])
+
+
+_NO_ATTRIBUTES = (*OF_MATCH, TIMESTAMP, SEQ)
 
 
 def attributes_read(pattern: Pattern) -> tuple[str, ...]:

@@ -111,10 +111,10 @@ def test_a_change_is_told_by_events_and_writes_nothing(project: Project) -> None
     assert of_rise["other values"].why == "top = 5 would be high = 5"
     why = {one.pattern: one.why for one in found.examples if one.pattern in ("gone", "new", "two")}
     assert why["gone"] == "the pattern is removed" and why["new"] == "the pattern is new"
-    assert why["two"].startswith("it binds matches of rise, of which the text has changed too")
+    assert why["two"].startswith("it binds matches of rise, whose text has changed, too")
     assert "all.gone (removed) gains 0 and loses" in found.summary()
-    assert repr(found).startswith("<PublishedDiff ticks: patterns 5, gained ")
-    assert "the pattern is removed" in str(found) and "<td>" in found._repr_html_()
+    assert repr(found).startswith("<PublishedDiff all.rise (changed) gains 0 and loses 1; ")
+    assert "<td>the pattern is removed</td>" in found._repr_html_()
 
     only = diff(project, patterns=["new"], first=TUESDAY, examples=0)
     assert [(one.pattern, one.day, one.gained) for one in only.days] == [("new", TUESDAY, 1)] and not only.examples
