@@ -386,16 +386,36 @@ def with_id_texts(kind: pa.DataType) -> pa.DataType:
 
 
 def place_of_id(ids: pa.Array | pa.ChunkedArray, wanted: str | uuid.UUID) -> int:
-    """Return where an id is among ids, -1 where it is not; text of ids has hyphens or has none."""
-    try:
-        wanted = uuid.UUID(str(wanted))
-    except ValueError:
+    """Return where an id is among ids, -1 where it is not; text of ids has hyphens or has none.
+
+    The beginning of an id, of four digits or more, will do where no other one begins so; else that is an InputError.
+
+    Examples
+    --------
+    >>> place_of_id(pa.array(["0b51e2c4-8d60-8e34-a41b-03bd9939da5c"]), "0b51e")
+    0
+    """
+    digits = str(wanted).replace("-", "").lower()
+    if not _DIGITS_OF_ID.fullmatch(digits):
         return -1
+    if len(digits) < _ALL_DIGITS:
+        texts = id_texts(ids)
+        found = np.flatnonzero(pc.starts_with(pc.replace_substring(texts, "-", ""), digits))
+        if len({texts[int(place)].as_py() for place in found[:_MOST_NAMED]}) > 1:
+            some = ", ".join(texts[int(place)].as_py() for place in found[:_MOST_NAMED])
+            raise InputError(f"the ids of {len(found):,} matches begin with {wanted}: {some}; write more of the id")
+        return int(found[0]) if len(found) else -1
+    known = uuid.UUID(digits)
     if ids.type == pa.uuid():
-        place = pc.index(ids.cast(pa.binary(16)), pa.scalar(wanted.bytes, pa.binary(16)))
+        place = pc.index(ids.cast(pa.binary(16)), pa.scalar(known.bytes, pa.binary(16)))
     else:
-        place = pc.index(pc.is_in(ids, value_set=pa.array([wanted.hex, str(wanted)])), True)
+        place = pc.index(pc.is_in(ids, value_set=pa.array([known.hex, str(known)])), True)
     return int(place.as_py())
+
+
+_DIGITS_OF_ID, _ALL_DIGITS, _MOST_NAMED = re.compile("[0-9a-f]{4,32}"), 32, 4
+SHORT_ID = 8
+"""Digits of an id that are shown."""
 
 
 def decimal_text(number: int) -> str:

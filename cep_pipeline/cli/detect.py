@@ -212,8 +212,7 @@ def _first_matches(
     from cep_pipeline.cli.files import with_json_returns
     from cep_pipeline.cli.matches import event_tables, events_by_match, local_in, summary_table
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
-    from cep_pipeline.detection.results import match_events, opened
-    from cep_pipeline.questions.match_checks import attributes_read
+    from cep_pipeline.detection.results import attributes_read, match_events, opened
 
     listed = [pattern for pattern in patterns if pattern.summary is None]
     found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]

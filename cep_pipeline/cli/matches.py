@@ -31,8 +31,8 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say, say_json, styled, table_of
-from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.foreign_text import listed
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ SHOWN_ROWS = 100
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
 @click.option("--summaries", is_flag=True, help="Rows of patterns with SUMMARIZE, of all these days put together.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
-@click.option("--match", "match_id", metavar="ID", help="Only the match of this id, which --json and --out tell.")
+@click.option("--match", "match_id", metavar="ID", help="Only the match of this id, or of the only id that begins so.")
 @click.option(
     "--chart",
     type=PATH,
@@ -129,7 +129,7 @@ def matches(
     name = chosen_stream(configuration, stream)
     sets = tuple(configuration.stream_settings(name).pattern_sets)
     pattern_set = chosen_set(name, sets, pattern_set)
-    pinned = ("summaries",) if summaries else ("matches", "events") if events or chart else ("matches",)
+    pinned = ("summaries",) if summaries else ("matches",) if count else ("matches", "events")
     tables = configuration.open_warehouse().open_stream(name).pinned(pinned)
     first, last = days_asked(day, first, last)
     if summaries:
@@ -156,8 +156,9 @@ def matches(
         found = tables.first_matches(pattern_set, first, last, each=limit, pattern=pattern)
     else:
         found = _match_of(match_id, tables, pattern_set, {final: None for final, _, number in counts if number})
-    patterns = _patterns(configuration, name, pattern_set) if events or chart else {}
-    of_match = _events_by_match(tables, found, patterns) if events else {}
+    plain = not (events or chart or as_json)
+    patterns = _patterns(configuration, name, pattern_set, strict=not plain) if events or chart or plain else {}
+    of_match = _events_by_match(tables, found, patterns) if events or plain else {}
     schema = configuration.stream_schema(name)
     zone = schema.timezone
     if chart:
@@ -181,8 +182,7 @@ def matches(
     for shown in event_tables(found, of_match, totals, local_in(zone), zone) if events else ():
         console.print(shown)
     if not events:
-        console.print(_match_table(found, local_in(zone), zone))
-        console.print("an event is its variable and its position in its day; --events shows it")
+        console.print(_match_table(found, of_match, zone, schema.type_attribute))
         if first == last and match_id is None:  # the numbers are those of all days, or of one
             chosen = {"stream": name, "pattern_set": pattern_set if len(sets) > 1 else None}
             shows = next_command("why", found["pattern"][0].as_py(), 1, **chosen, day=first)
@@ -235,21 +235,27 @@ def _check_name(what: str, name: str, known: set[str]) -> None:
         )
 
 
-def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Mapping[str, Pattern]:
-    """The patterns of a set that are configured now, by name."""
+def _patterns(
+    configuration: Configuration, stream: str, pattern_set: str, *, strict: bool = True
+) -> Mapping[str, Pattern]:
+    """The patterns of a set that are configured now, by name; unless `strict`, none where a pattern file is wrong."""
     if pattern_set not in configuration.stream_settings(stream).pattern_sets:
         return {}
-    return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).statements}
+    try:
+        return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).statements}
+    except CepError:
+        if strict:
+            raise
+        return {}
 
 
 def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
     """The match of an id on one of some days, as a table of one row."""
     from cep_pipeline.warehouse.match_pages import match_row
 
-    rows = (match_row(tables, pattern_set, day, match_id) for day in days)
-    found = next((row for row in rows if row is not None), None)
+    found = match_row(tables, pattern_set, days, match_id)
     if found is None:
-        raise InputError(f"no match {match_id!r} is among the chosen ones; --json and --out tell the ids of matches")
+        raise InputError(f"no match {match_id!r} is among the chosen ones; `cep matches` shows how their ids begin")
     return found
 
 
@@ -287,7 +293,7 @@ def _events_by_match(
     tables: StreamTables, found: pa.Table, patterns: Mapping[str, Pattern]
 ) -> dict[str, list[dict[str, Any]]]:
     """Match id -> its events: variable, timestamp, seq, and the attributes that the pattern reads (else all)."""
-    from cep_pipeline.questions.match_checks import attributes_read
+    from cep_pipeline.detection.results import attributes_read
 
     read = {name: attributes_read(pattern) for name, pattern in patterns.items()}
     known = all(name in read for name in found.column("pattern").unique().to_pylist())
@@ -301,21 +307,31 @@ def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[s
     events: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_pylist():
         of, match_id = row.pop("pattern"), row.pop("match_id")
-        fixed = {name: row.pop(name) for name in ("variable", TIMESTAMP, SEQ)}
+        fixed = {name: row.pop(name) for name in _FIXED}
         attributes = {name: row[name] for name in read[of] if name in row} if of in read else row
         events.setdefault(match_id, []).append({**fixed, "attributes": attributes})
     return events
 
 
-def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -> Table:
+def _match_table(
+    found: pa.Table, events: Mapping[str, Sequence[Mapping[str, Any]]], zone: str, type_attribute: str | None
+) -> Table:
+    """A line for each match, with the times of its events and what its pattern reads of them."""
+    from cep_pipeline.detection.results import events_in_words
+    from cep_pipeline.storage import SHORT_ID
+
     rows, numbers = [], Counter[str]()
     for row in found.to_pylist():
         numbers[row["pattern"]] += 1
-        start, end = local(row["start_ts"]), local(row["end_ts"])
-        until = end.partition(" ")[2] if start[:10] == end[:10] else end
-        bound = ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"])
-        rows.append((row["pattern"], str(numbers[row["pattern"]]), start, until, bound, _returns(row["returns"])))
-    return table_of(("pattern", "no.", f"from ({zone})", "to", "events of the day", "returns"), rows, right=slice(1, 2))
+        bound = [{**{name: one[name] for name in _FIXED}, **one["attributes"]} for one in events[row["match_id"]]]
+        told = ", ".join(events_in_words(bound, zone, type_attribute))
+        number, match_id = str(numbers[row["pattern"]]), str(row["match_id"])[:SHORT_ID]
+        rows.append((row["pattern"], number, match_id, told, _returns(row["returns"])))
+    columns = ("pattern", "no.", "match", f"events ({zone})", "returns")
+    return table_of(columns, rows, right=slice(1, 2), optional={"returns"})
+
+
+_FIXED = ("variable", TIMESTAMP, SEQ)
 
 
 def event_tables(
@@ -384,13 +400,6 @@ def local_in(zone: str) -> Callable[[datetime], str]:
         return f"{text} ({there:%z})" if twice else text
 
     return local
-
-
-def _binding(binding: dict[str, Any], final_day: date) -> str:
-    """A variable and the position of its event in its day, which is named where it is not the match's."""
-    ordinal, position = divmod(binding["seq"], SEQ_PER_DAY)
-    day = "" if ordinal == final_day.toordinal() else f"{date.fromordinal(ordinal)}/"
-    return f"{binding['variable']} {day}{position}"
 
 
 def _returns(text: str | None) -> str:

@@ -34,7 +34,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
-from cep_pipeline.storage import place_of_id
+from cep_pipeline.storage import SHORT_ID, place_of_id
 
 if TYPE_CHECKING:
     from cep_pipeline.events.event_files import EventPlaces
@@ -63,7 +63,8 @@ def why(match: str, number: int | None, pattern: str | None, as_json: bool, **op
     """Explain a match: its events, and each rule of its pattern with the values that fulfil it.
 
     MATCH NUMBER is a pattern and the number of one of its matches, as `cep matches` counts them (with --day of that
-    day), or over files in the order of `cep detect`. MATCH alone is the id of a match, with or without its hyphens.
+    day), or over files in the order of `cep detect`. MATCH alone is the id of a match, or a beginning that no other
+    id has.
 
     Told are the local times of the events and what the pattern reads of them, both sides of each condition, how much of
     the window is used, and for each negation how many events were looked at, from when to when.
@@ -72,9 +73,9 @@ def why(match: str, number: int | None, pattern: str | None, as_json: bool, **op
     Examples:
       cep why v_reversal 1
       cep why v_reversal 3 --day 2013-10-07
-      cep why 1f8a0c5b-2d7e-8f60-a1b2-c3d4e5f60718
-      cep why 1f8a0c5b2d7e8f60a1b2c3d4e5f60718 --day 2013-10-07 --json
-      cep why 1f8a0c5b2d7e8f60a1b2c3d4e5f60718 --patterns my.sase --schema streams/trades.yaml --events trades.csv
+      cep why 1f8a0c5b
+      cep why 1f8a0c5b-2d7e-8f60-a1b2-c3d4e5f60718 --day 2013-10-07 --json
+      cep why 1f8a0c5b --patterns my.sase --schema streams/trades.yaml --events trades.csv
     """
     asked = Asked(**options)
     if number is not None and pattern not in (None, match):
@@ -115,7 +116,7 @@ def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
 
 def _of_warehouse(asked: Asked, named: str, number: int | None, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The published match of an id, or of a number."""
-    from cep_pipeline.warehouse.match_pages import explain_match, find_match
+    from cep_pipeline.warehouse.match_pages import explain_match, match_row
 
     opened = asked.open()
     pattern_set = opened.pattern_sets[0]
@@ -123,12 +124,12 @@ def _of_warehouse(asked: Asked, named: str, number: int | None, pattern: str | N
     days = [unit.final_day for unit in tables.matches_days(pattern_set.name)]
     days = [day for day in reversed(days) if asked.day in (None, day)]
     if number is None:
-        row = next((row for day in days if (row := find_match(tables, pattern_set.name, day, named))), None)
-        if row is None:
+        first = match_row(tables, pattern_set.name, days, named)
+        if first is None:
             raise InputError(
                 f"no match of pattern set {pattern_set.name!r} has the id {named} on {counted(len(days), 'day')} that "
-                "are published; `cep matches --json` and `cep matches --out FILE` show ids, and `cep matches` numbers, "
-                f"as in `{next_command('why', 'PATTERN', '1')}`"
+                "are published; `cep matches` shows how ids begin, and numbers, as in "
+                f"`{next_command('why', 'PATTERN', '1')}`"
             )
     else:
         _chosen(pattern_set.statements, named)
@@ -136,7 +137,8 @@ def _of_warehouse(asked: Asked, named: str, number: int | None, pattern: str | N
         if first.num_rows < number:
             on = "" if asked.day is None else f" on {asked.day}"
             raise InputError(f"pattern {named!r} has {counted(first.num_rows, 'match')}{on} that are published")
-        row = first.slice(number - 1).to_pylist()[0]
+        first = first.slice(number - 1)
+    row = first.to_pylist()[0]
     [chosen] = _chosen(pattern_set.statements, pattern or row["pattern"])
     explained = explain_match(tables, row, chosen, opened.stream.schema.timezone)
     published = uuid.UUID(str(row["match_id"]))
@@ -165,9 +167,9 @@ def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = F
     "expected",
     multiple=True,
     metavar="VARIABLE=EVENT",
-    help="An event that was expected in a match: its position in its day (57, or 2013-10-07/57), as `cep matches` "
-    "shows it, its time (09:30:00.1), over files its line (trades.csv:57), or of a match that is an event its id. Once "
-    "for each variable, for a list of events several times.",
+    help="An event that was expected in a match: its time (09:30:00.1, or '2013-10-07 09:30:00.1'), as `cep matches` "
+    "shows it, over files its line (trades.csv:57), its position in its day (57, or 2013-10-07/57), or of a match that "
+    "is an event the beginning of its id. Once for each variable, for a list of events several times.",
 )
 @click.option("--at", metavar="TIME", help="Look for matches around this time: 14:30, or '2013-10-07 14:30'.")
 @click.option(
@@ -206,7 +208,7 @@ def why_not(
     Examples:
       cep why-not --pattern v_reversal                          the latest published day
       cep why-not --pattern v_reversal --day 2013-10-07 --at 14:30 --near 10
-      cep why-not --pattern v_reversal --event high=57 --event low=09:30:12.5 --event back=120
+      cep why-not --pattern v_reversal --event high=09:30:11.25 --event low=09:30:12.5 --event back=120
       cep why-not --patterns my.sase --schema streams/trades.yaml --events trades.csv --event a=trades.csv:57
     """
     from cep_pipeline.events.timestamps import parse_moment
@@ -271,7 +273,9 @@ class _Looked:
 
     def _event(self, text: str, event: str, event_type: EventType) -> int | str:
         """The seq of an event, or the id of a match, that a text names."""
-        if len(event.replace("-", "")) == _ID_DIGITS and not {*event} - {*string.hexdigits, "-"}:
+        digits = len(event.replace("-", "")) if not {*event} - {*string.hexdigits, "-"} else 0
+        composed = {one.name for one in self.pattern.composes} & {*types_of(event_type)}
+        if digits == _ID_DIGITS or (composed and digits >= SHORT_ID):
             return event
         file, colon, line = event.rpartition(":")
         if colon and line.isdigit() and self.places is not None and self.places.has_file(file):
@@ -299,8 +303,8 @@ class _Looked:
 
     def _at_time(self, text: str, time: str, event_type: EventType) -> int:
         """The seq of the one event of a type at a time."""
+        from cep_pipeline.detection.results import event_name, local_time
         from cep_pipeline.events.timestamps import parse_moment
-        from cep_pipeline.questions.match_checks import event_name, local_time
 
         moment = parse_moment(time, self.timezone, self.day)
         names, kind, of_type = types_of(event_type), type_alternatives(event_type), self.events

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.results import opened
+from cep_pipeline.detection.results import attributes_read, events_in_words, opened
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.expressions.columns import Array
@@ -39,9 +39,8 @@ from cep_pipeline.pipeline.configuration import PatternSet, Stream, check_runnab
 from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.plans import plan_pattern_set
 from cep_pipeline.pipeline.statistics import published_statistics
-from cep_pipeline.questions.match_checks import attributes_read, event_in_words
 from cep_pipeline.slices.ownership import counts_in_partitions
-from cep_pipeline.storage import id_texts, new_scratch, read_data_file, remove_scratch
+from cep_pipeline.storage import SHORT_ID, id_texts, new_scratch, read_data_file, remove_scratch
 from cep_pipeline.warehouse.match_pages import explain_match
 from cep_pipeline.warehouse.records import PlanRecord
 from cep_pipeline.warehouse.units import Drafts, is_within
@@ -132,7 +131,9 @@ class PublishedDiff:
         columns = ("pattern", "change", "day", "published", "would be", "gained", "lost", "other values", "limited")
         rows = [[f"{one.pattern_set}.{one.pattern}", *[*vars(one).values()][2:]] for one in self.days]
         yield f"{self.stream}: what would change", columns, rows
-        shown = [(one.kind, one.pattern, one.day, one.match_id[:8], one.events, one.why) for one in self.examples]
+        shown = [
+            (one.kind, one.pattern, one.day, one.match_id[:SHORT_ID], one.events, one.why) for one in self.examples
+        ]
         yield "examples", ("kind", "pattern", "day", "match", "events", "why"), shown
 
     def __repr__(self) -> str:
@@ -361,7 +362,7 @@ class _Trial:
                 said, match_id = ": ".join(_in_words(row[one][0].as_py()) for one in ("groups", "aggregates")), ""
             else:
                 found = self._tables.read_match_events(row, attributes_read(pattern) if pattern else None).to_pylist()
-                said = ", ".join(event_in_words(one, schema.timezone, day, schema.type_attribute) for one in found)
+                said = ", ".join(events_in_words(found, schema.timezone, schema.type_attribute))
                 match_id = str(id_texts(row["match_id"])[0])
             self.shown[name].append(ChangedMatch(self._set.name, name, day, kind, match_id, said, why(place)))
 

@@ -6,10 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,14 @@ from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.detect import DetectionRun, detect
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.negated_structures import StructureCheck
-from cep_pipeline.detection.results import OF_MATCH, match_events
+from cep_pipeline.detection.results import (
+    event_name,
+    events_in_words,
+    local_time,
+    match_events,
+    value_in_words,
+    values_in_words,
+)
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.columns import Array, Column
@@ -48,14 +54,14 @@ from cep_pipeline.patterns.conditions import (
     Truth,
 )
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern, with_composed
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern
 from cep_pipeline.patterns.rewriting import restricted, with_operands
 from cep_pipeline.patterns.structure import type_alternatives
-from cep_pipeline.slices.events_input import as_table, columns_needed, columns_of, events_for
+from cep_pipeline.slices.events_input import as_table, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.storage import place_of_id
+from cep_pipeline.storage import SHORT_ID, place_of_id
 
 Rule = Literal["type", "distinct", "order", "window", "agreement", "condition", "negation", "strategy", "output"]
 """The rules that events can break: docs/language.md, sections 3 to 5."""
@@ -113,7 +119,7 @@ class Explanation:
     timezone
         The zone in which times are written.
     names
-        How each event is called: by its day and its position there, or as the match of another pattern by its id.
+        How each event is called that is the match of another pattern, by this pattern and its id; "" for all others.
     composed
         The matches of other patterns among the events: the variable, the pattern, and the id.
     inside
@@ -147,18 +153,17 @@ class Explanation:
     def event_columns(self) -> tuple[str, ...]:
         """The columns of `event_rows`."""
         placed = ["file and line"] if self.places else []
-        return ("variable", f"time ({self.timezone})", "event", *placed, *self.events.column_names[3:])
+        return ("variable", f"time ({self.timezone})", *placed, *self.events.column_names[3:])
 
     def event_rows(self) -> list[list[str]]:
-        """Return the events as texts: variable, local time, event, and the attributes that the pattern reads."""
+        """Return the events as texts: variable, local time, and the attributes that the pattern reads."""
         names = self.events.column_names[3:]
         return [
             [
                 row["variable"],
                 local_time(row[TIMESTAMP], self.timezone),
-                self.names[number],
                 *self.places[number : number + 1],
-                *(_shown(row[name]) for name in names),
+                *(value_in_words(row[name]) for name in names),
             ]
             for number, row in enumerate(self.events.to_pylist())
         ]
@@ -166,13 +171,14 @@ class Explanation:
     def named_events(self) -> str:
         """Name the events in one line: each variable with its event, and its place in a file where it is known."""
         places = [f" ({place})" for place in self.places] or [""] * len(self.bindings)
-        bound = zip(self.bindings, self.names, places, strict=True)
-        return ", ".join(f"{name} {event}{place}" for (name, _), event, place in bound)
+        told = events_in_words(self.events.to_pylist(), self.timezone, self.events.column_names[3])
+        bound = zip(self.bindings, told, self.names, places, strict=True)
+        return ", ".join(f"{f'{own} {name}' if name else event}{place}" for (own, _), event, name, place in bound)
 
     def inside_rows(self) -> Iterator[list[str]]:
         """Yield the matches among the events as texts: the variable, the match, and the events inside of it."""
         for (variable, name, match_id), one in zip(self.composed, self.inside, strict=False):
-            yield [variable, f"{name} {match_id}", one.named_events()]
+            yield [variable, f"{name} {str(match_id)[:SHORT_ID]}", one.named_events()]
             yield from ([f"{variable}.{inner}", *rest] for inner, *rest in one.inside_rows())
 
     def check_rows(self) -> list[list[str]]:
@@ -325,8 +331,10 @@ class AskedPattern:
         if isinstance(named, str | UUID):
             types = [name for one in self.written.operands if one.variable == variable for name in one.types]
             for name in types:  # matches of two statements that are written alike have the same ids
-                if name in self.matches and place_of_id(self.matches[name]["match_id"], named) >= 0:
-                    own = pc.equal(self.table[COMPOSED_MATCH], pa.scalar(UUID(str(named)).bytes, pa.binary(16)))
+                ids = self.matches[name]["match_id"] if name in self.matches else pa.array([], pa.string())
+                if (place := place_of_id(ids, named)) >= 0:
+                    known = UUID(str(ids[place].as_py()))
+                    own = pc.equal(self.table[COMPOSED_MATCH], pa.scalar(known.bytes, pa.binary(16)))
                     return int(pc.index(pc.and_(own, pc.equal(self.table[EVENT_TYPE], name)), True).as_py())
             kinds = " or ".join(name for name in types if name in self.matches) or "another pattern"
             raise InputError(f"{variable} = {named}: there is no match of {kinds} with this id among these events")
@@ -338,14 +346,18 @@ class AskedPattern:
             raise InputError(f"there is no event {event_name(named)} among these {len(self.events):,} events")
         return int(place)
 
-    def event_name(self, seq: int) -> str:
-        """Name an event of `table`, or a match that is one."""
-        if not self.written.composes:
-            return event_name(seq)
-        match_id = self.table[COMPOSED_MATCH][seq].as_py()
-        if match_id is None:
-            return event_name(self.table[WRITTEN_SEQ][seq].as_py())
-        return f"{self.table[EVENT_TYPE][seq].as_py()} {UUID(bytes=match_id)}"
+    def match_name(self, seq: int) -> str:
+        """Name a match that is an event of `table`; "" for an event of the stream."""
+        match_id = self.table[COMPOSED_MATCH][seq].as_py() if self.written.composes else None
+        return f"{self.table[EVENT_TYPE][seq].as_py()} {match_id.hex()[:SHORT_ID]}" if match_id else ""
+
+    def in_words(self, seq: int, timezone: str) -> str:
+        """Name an event of `table` by its type, its values and its time; a match that is one by its id and its time."""
+        names = [name for name in columns_of(self.pattern) if name not in (SEQ, COMPOSED_MATCH)]
+        place = pc.index(self.table[SEQ], seq).as_py()
+        [row] = self.table.select(dict.fromkeys((*names, TIMESTAMP))).slice(place, 1).to_pylist()
+        time = local_time(row.pop(TIMESTAMP), timezone)
+        return f"{self.match_name(seq) or ' '.join(values_in_words(row, self.pattern.type_attribute))} at {time}"
 
     @property
     def days(self) -> int:
@@ -363,7 +375,7 @@ class AskedPattern:
             if not places[variable.name] or (len(places[variable.name]) > 1 and not variable.kleene):
                 raise InputError(f"{variable.name} binds {'at least ' if variable.kleene else ''}one event")
         rows = {variable.name: _rows_of(prepared, places[variable.name]) for variable in clause.positive}
-        asked = _Rules(pattern, clause, prepared, rows, timezone, self.event_name)
+        asked = _Rules(pattern, clause, prepared, rows, timezone, partial(self.in_words, timezone=timezone))
         checks = tuple(asked.checks())
         if all(check.holds for check in checks) and not pattern.strategy.forks:
             checks = (*checks, asked.strategy())
@@ -377,7 +389,7 @@ class AskedPattern:
         )
         shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ, COMPOSED_MATCH)]
         found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
-        names = tuple(self.event_name(seq) for _, seq in bound)
+        names = tuple(self.match_name(seq) for _, seq in bound)
         composed: list[tuple[str, str, UUID]] = []
         if self.written.composes:
             written = self.table[WRITTEN_SEQ].take(found[SEQ])
@@ -520,7 +532,7 @@ class _Rules:
             if len(wrong):
                 kind = _value(self.events.column(self.pattern.type_attribute), int(wrong[0]))
                 text = f"{variable.name} is of type {type_alternatives(variable.event_type, format_type)}"
-                yield RuleCheck("type", text, False, f"{self._event(wrong[0])} is of type {_shown(kind)}")
+                yield RuleCheck("type", text, False, f"{self._event(wrong[0])} is of type {value_in_words(kind)}")
 
     def _orders(self) -> Iterator[RuleCheck]:
         positive = [variable.name for variable in self.clause.positive]
@@ -533,8 +545,9 @@ class _Rules:
                     holds = bool(self.order.holds(first[:, None], second[None, :]).all())
                     last, begin = int(first[-1]), int(second[0])
                     seen = f"{self._time(last)}, {self._time(begin)}"
-                    if self.events.timestamps[last] == self.events.timestamps[begin]:
-                        seen = f"{self._event(last)}, {self._event(begin)}"
+                    if self.events.timestamps[last] == self.events.timestamps[begin]:  # their positions decide
+                        named = (f"{self._event(row)}, {event_name(self.events.seqs[row])}" for row in (last, begin))
+                        seen = "; ".join(named)
                     yield RuleCheck("order", f"{one} before {other}", holds, seen)
 
     def _window(self) -> RuleCheck:
@@ -555,7 +568,7 @@ class _Rules:
             codes = agreement_codes(self.events, (attribute,))[0][self.matched]
             partition = attribute in self.clause.partition_by
             text = f"PARTITION BY {attribute}" if partition else f"[{attribute}]"
-            values = [_shown(_value(self.events.column(attribute), int(row))) for row in self.matched]
+            values = [value_in_words(_value(self.events.column(attribute), int(row))) for row in self.matched]
             holds = len(codes) == 1 or (bool((codes == codes[0]).all()) and bool(codes[0] >= 0))
             yield RuleCheck("agreement", text, holds, ", ".join(dict.fromkeys(values)))
 
@@ -663,17 +676,19 @@ class _Rules:
                 between = between[codes[between] == codes[self.matched[0]]]
             if len(between):
                 return f"{self._event(between[0])} stands in between"
+
+        def named(one: tuple[str, int]) -> str:
+            return f"{one[0]} = {self.name_of(one[1])}"
+
         for run in runs:
             begun = [one for one in ours if one[0] != ours[-1][0]]
             taken = [one for one in run if one[0] == ours[-1][0]]
             if set(begun) <= run and taken:
-                return (
-                    f"the run takes {', '.join(f'{name} = {self.name_of(seq)}' for name, seq in sorted(taken))} instead"
-                )
-        return f"a run from the first event takes other events before {ours[-1][0]} = {self.name_of(ours[-1][1])}"
+                return f"the run takes {', '.join(map(named, sorted(taken)))} instead"
+        return f"a run from the first event takes other events before {named(ours[-1])}"
 
     def _event(self, row: int) -> str:
-        return f"{self.name_of(int(self.events.seqs[row]))} at {self._time(row)}"
+        return self.name_of(int(self.events.seqs[row]))
 
     def _time(self, row: int) -> str:
         return local_time(int(self.events.timestamps[row]), self.timezone)
@@ -697,7 +712,7 @@ def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) 
 
 
 def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
-    sides = [_shown(_value(column, place)) for column in columns]
+    sides = [value_in_words(_value(column, place)) for column in columns]
     match atom:
         case Comparison(comparator):
             return f"{sides[0]} {comparator.value} {sides[1]}"
@@ -721,64 +736,3 @@ def _value(column: Column, place: int) -> Any:
         return None
     value = column.values[place].item()
     return value if column.dictionary is None else column.dictionary[value]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{'…, ' if len(value) > _SHOWN else ''}{', '.join(map(_shown, value[-_SHOWN:]))}]"
-    return "null" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def event_name(seq: int) -> str:
-    """Return an event as `cep matches` names it: its position in its day, with the day.
-
-    Examples
-    --------
-    >>> event_name(735113 * SEQ_PER_DAY + 57), event_name(3)
-    ('2013-09-02/57', '3')
-    """
-    ordinal, position = divmod(seq, SEQ_PER_DAY)
-    return f"{date.fromordinal(ordinal)}/{position}" if 0 < ordinal <= date.max.toordinal() else str(seq)
-
-
-def event_in_words(event: Mapping[str, Any], timezone: str, day: date | None, type_attribute: str | None) -> str:
-    """Return an event as people know it: its variable, time and type, and its first few attributes that are not null.
-
-    Parameters
-    ----------
-    event
-        A row of `match_events`.
-    day
-        The day of which no date is shown; None: a date is shown in any case.
-
-    Examples
-    --------
-    >>> event = {"variable": "high", "timestamp": 1_000, "seq": 3, "kind": "SPY", "price": 168.41}
-    >>> event_in_words(event, "UTC", date(1970, 1, 1), "kind")
-    'high 00:00:00.001 SPY price 168.41'
-    """
-    if event[TIMESTAMP] is None:
-        return f"{event['variable']} {event_name(event[SEQ])}"
-    values = {name: _shown(value) for name, value in event.items() if value is not None and name not in _NO_ATTRIBUTES}
-    kind = [values.pop(name) for name in (type_attribute,) if name in values]
-    told = [f"{name} {value}" for name, value in values.items()][:_SHOWN]
-    return " ".join([event["variable"], local_time(event[TIMESTAMP], timezone).removeprefix(f"{day} "), *kind, *told])
-
-
-_NO_ATTRIBUTES = (*OF_MATCH, TIMESTAMP, SEQ)
-
-
-def attributes_read(pattern: Pattern) -> tuple[str, ...]:
-    """Return the attributes that a pattern and those that it composes read, the event type first."""
-    return tuple(name for name in columns_needed(with_composed([pattern])) if name not in (TIMESTAMP, SEQ))
-
-
-def local_time(instant: int | datetime, timezone: str) -> str:
-    """Return an instant, in microseconds or as a time, as the clocks of a zone show it."""
-    if not isinstance(instant, datetime):
-        try:
-            instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
-        except OverflowError:
-            return f"{instant} us"
-    there = instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
-    return there.isoformat(" ", "microseconds" if there.microsecond % 1000 else "milliseconds")

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.detect import detect, detect_batches
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.detection.results import attributes_read, event_name, events_in_words, match_events
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.expressions.columns import TableColumns
@@ -42,7 +43,6 @@ from cep_pipeline.questions.match_checks import (
     Explanation,
     RuleCheck,
     conjunct_text_of,
-    event_name,
     negation_text,
     part_of,
     whole_condition,
@@ -341,13 +341,13 @@ def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds
             )
         )
         if beside.num_rows:
-            bound = beside["bindings"][0].as_py()
-            seen = "kept is: " + ", ".join(f"{one['variable']} {event_name(one['seq'])}" for one in bound)
+            bound = match_events(beside.slice(0, 1), events, attributes_read(pattern)).to_pylist()
+            seen = "kept is: " + ", ".join(events_in_words(bound, found.timezone, pattern.type_attribute))
     return replace(found, checks=(*found.checks, RuleCheck("output", policy_text(pattern), holds, seen)))
 
 
 def _pins(
-    asked: AskedPattern, given: Mapping[str, Sequence[int]], at: int | None
+    asked: AskedPattern, given: Mapping[str, Sequence[int]], at: int | None, zone: str
 ) -> tuple[dict[str, Condition], str, tuple[int, int] | None]:
     """Return further conditions on variables, these in words, and the instants between which they are."""
     pattern, table = asked.pattern, asked.table
@@ -365,8 +365,8 @@ def _pins(
             element = Element.EACH if name in kleene else Element.ONLY
             pins[name] = Membership(Reference(name, SEQ, element, ValueType.INT64), tuple(map(int, some)))
         own = stamps.take(rows)
-        meant = "with " + ", ".join(f"{name} = {'+'.join(map(asked.event_name, some))}" for name, some in given.items())
-        return pins, meant, (pc.min(own).as_py(), pc.max(own).as_py())
+        named = (f"{name} = {'+'.join(asked.in_words(one, zone) for one in some)}" for name, some in given.items())
+        return pins, f"with {', '.join(named)}", (pc.min(own).as_py(), pc.max(own).as_py())
     if at is None:
         return {}, f"in {table.num_rows:,} events", None
     if pattern.window.time_us is not None:
@@ -402,7 +402,7 @@ class _Question:
         self.asked = asked
         pattern, table = asked.pattern, asked.table
         self.original = pattern
-        self.pins, self.meant, between = _pins(asked, given, at)
+        self.pins, self.meant, between = _pins(asked, given, at, timezone)
         self.pattern = replace(pattern, output=Output.ALL, consume=Consume.NONE, returns=())
         if given:  # a run takes events by what is asked of them, and would take others
             structure = with_operands(

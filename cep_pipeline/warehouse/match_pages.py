@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -108,20 +108,25 @@ def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Seque
     return counts[1:-1].tolist(), True
 
 
-def match_row(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> pa.Table | None:
-    """Read the match of an id, with or without its hyphens, as a table of one row; None where there is none."""
-    query = MatchesQuery(pattern_set, day)
+def match_row(tables: StreamReader, pattern_set: str, days: Iterable[date], match_id: str) -> pa.Table | None:
+    """Read the match of an id on some days as a table of one row; None where there is none.
+
+    The id may be written as `place_of_id` takes it; a beginning that several matches have is an InputError.
+    """
     ids = pa.schema([tables.matches_schema.field("match_id")])
-    for _, file, group in _groups(tables, query, (0, 0)):
-        place = place_of_id(read_group(file, group, ids)["match_id"], match_id)
-        if place >= 0:
-            return read_group(file, group, tables.matches_schema).slice(place, 1)
-    return None
+    found: list[pa.Table] = []
+    for day in days:
+        for _, file, group in _groups(tables, MatchesQuery(pattern_set, day), (0, 0)):
+            place = place_of_id(read_group(file, group, ids)["match_id"], match_id)
+            if place >= 0:
+                found.append(read_group(file, group, tables.matches_schema).slice(place, 1))
+    rows = _together(tables, found)
+    return rows.slice(place_of_id(rows["match_id"], match_id), 1) if found else None
 
 
 def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
-    """Read the match of an id, with or without its hyphens; None where there is none."""
-    found = match_row(tables, pattern_set, day, match_id)
+    """Read the match of an id on a day; None where there is none."""
+    found = match_row(tables, pattern_set, [day], match_id)
     row: dict[str, Any] | None = None if found is None else found.to_pylist()[0]
     return row
 

@@ -73,6 +73,14 @@ def test_a_published_match_is_explained_by_the_number_that_matches_shows(project
     assert numbers == list(range(1, len(numbers) + 1))
     assert "`cep why rising 1 --stream ticks` explains a match" in shown.output
     listed = json.loads(cep("matches", "--pattern", "rising", "--json", folder=project.folder).output)["matches"]
+    assert [row.split("│")[3].strip() for row in shown.output.splitlines() if row.startswith("│ rising")] == [
+        row["match_id"][:8] for row in listed
+    ]
+    assert "a 2024-03-04 23:20:00.000 A x 2" in shown.output
+    by_id = json.loads(cep("why", listed[0]["match_id"][:8], "--json", folder=project.folder).output)
+    assert by_id["match_id"] == listed[0]["match_id"]
+    one = json.loads(cep("matches", "--match", listed[1]["match_id"][:8], "--json", folder=project.folder).output)
+    assert one["matches"] == [listed[1]]
     for number in (1, len(listed)):
         told = json.loads(cep("why", "rising", str(number), "--json", folder=project.folder).output)
         assert told["match_id"] == listed[number - 1]["match_id"]
@@ -244,6 +252,29 @@ def test_the_limit_is_of_each_pattern(project: Project) -> None:
     assert sum(row["matches"] for row in counts) == len(published(project.tables())["matches"])
     for wrong in (("--count", "--events"), ("--json", "--out", "m.csv")):
         assert cep("matches", *wrong, folder=project.folder).code == 2
+
+
+def test_matches_are_shown_beside_a_wrong_pattern_file(project: Project) -> None:
+    (project.folder / "all.sase").write_text("NAME rising PATTERN")
+    shown = cep("matches", "--pattern", "rising", folder=project.folder)
+    assert shown.code == 0 and "a 2024-03-04 23:20:00.000 A x 2" in shown.output
+    assert cep("matches", "--events", folder=project.folder).code == 2
+
+
+def test_a_change_of_patterns_is_shown_and_nothing_published(project: Project) -> None:
+    none = cep("diff", folder=project.folder)
+    assert (none.code, none.output) == (0, "ticks: no pattern has changed since the days were published\n")
+    text = (project.folder / "all.sase").read_text()
+    (project.folder / "all.sase").write_text(text.replace("WHERE a.x < b.x WITHIN 40", "WHERE a.x + 2 < b.x WITHIN 40"))
+    shown = cep("diff", "--examples", "1", folder=project.folder)
+    assert shown.code == 0, shown.errors
+    assert "all.pairs (changed) gains 0 and loses" in shown.output and "a.x + 2 < b.x (4 < 4)" in shown.output
+    assert "`cep run --stream ticks --stale` does" in shown.output
+    found = json.loads(cep("diff", "pairs", "--day", "2024-03-04", "--json", folder=project.folder).output)
+    [of_day] = found["days"]
+    assert (of_day["published"], of_day["lost"], of_day["day"]) == (1, 1, "2024-03-04")
+    refused = cep("diff", "nobody", folder=project.folder)
+    assert refused.code == 2 and "there is no pattern 'nobody'" in refused.error
 
 
 def test_a_question_without_matches_is_answered(project: Project) -> None:

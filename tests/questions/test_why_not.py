@@ -67,28 +67,28 @@ def reasons(text: str, **events: int | list[int]) -> list[tuple[str, str, str, f
         (
             "AND(A a, Ev e) WITHIN 5 seconds",
             {"a": 0, "e": 0},
-            [("distinct", "all events are different ones", "0 at 1970-01-01 00:00:00.000 is bound twice", None)],
+            [("distinct", "all events are different ones", "A at 1970-01-01 00:00:00.000 is bound twice", None)],
         ),
         (
             "SEQ(A a, A b) WITHIN 5 seconds",
             {"a": 0, "b": 1},
-            [("type", "b is of type A", "1 at 1970-01-01 00:00:01.000 is of type B", None)],
+            [("type", "b is of type A", "B at 1970-01-01 00:00:01.000 is of type B", None)],
         ),
         (
             "SEQ(A a, ~C n, B b) WHERE n.x < a.x WITHIN 5 seconds",
             {"a": 0, "b": 3},
-            [("negation", "~C n with n.x < a.x", "2 at 1970-01-01 00:00:02.000 is such an event", None)],
+            [("negation", "~C n with n.x < a.x", "C x 1 at 1970-01-01 00:00:02.000 is such an event", None)],
         ),
         ("SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 5 seconds", {"a": 0, "b": 3}, []),
         (
             "SEQ(A a, B b) WHERE skip_till_next_match { b.x > 0 } WITHIN 5 seconds",
             {"a": 0, "b": 3},
-            [("strategy", "skip_till_next_match", "the run takes b = 1 instead", None)],
+            [("strategy", "skip_till_next_match", "the run takes b = B x 9 at 1970-01-01 00:00:01.000 instead", None)],
         ),
         (
             "SEQ(A a, B b) WHERE strict_contiguity { b.x > 10 } WITHIN 5 seconds",
             {"a": 0, "b": 3},
-            [("strategy", "strict_contiguity", "1 at 1970-01-01 00:00:01.000 stands in between", None)],
+            [("strategy", "strict_contiguity", "B x 9 at 1970-01-01 00:00:01.000 stands in between", None)],
         ),
         (
             "SEQ(A a, B+ b[]) WHERE b[i].x < b[i-1].x AND b[].x > 9 WITHIN 5 seconds",
@@ -124,15 +124,21 @@ def test_a_match_of_another_pattern_is_an_event_with_an_id_and_events_inside() -
     first, last = map(str, cep.detect(patterns, EVENTS)["pair"]["match_id"].to_pylist())
     explained = cep.why(patterns[1], EVENTS, {"p": first, "q": last})
     assert [(one.text, one.seen) for one in explained.failed] == [
-        ("~C n", "2 at 1970-01-01 00:00:02.000 is such an event")
+        ("~C n", "C x 1 at 1970-01-01 00:00:02.000 is such an event")
     ]
     assert explained.bindings == (("p", 1), ("q", 3))
-    assert list(explained.inside_rows()) == [["p", f"pair {first}", "a 0, b 1"], ["q", f"pair {last}", "a 0, b 3"]]
-    assert [row[2] for row in explained.event_rows()] == [f"pair {first}", f"pair {last}"]
+    inside = [(one, f"pair {match_id[:8]}") for one, match_id in (("p", first), ("q", last))]
+    assert [(variable, match) for variable, match, _ in explained.inside_rows()] == inside
+    assert [events for *_, events in explained.inside_rows()] == [
+        f"a 1970-01-01 00:00:00.000 A x 10, b 00:00:0{second}.000 B x {x}" for second, x in ((1, 9), (3, 12))
+    ]
+    assert explained.names == (f"pair {first[:8]}", f"pair {last[:8]}")
     found = cep.why_not(patterns[1], EVENTS)
     assert found.summary() == "two: 0 matches in 7 events; without ~C n there would be 1"
     assert [one.composed for one in found.near] == [explained.composed]
-    assert cep.why_not(patterns[1], EVENTS, {"p": last}).meant == f"with p = pair {last}"
+    told = f"with p = pair {last[:8]} at 1970-01-01 00:00:03.000"
+    assert cep.why_not(patterns[1], EVENTS, {"p": last}).meant == told
+    assert cep.why(patterns[1], EVENTS, {"p": first[:8], "q": last[:8]}).match_id == explained.match_id
     with pytest.raises(cep.InputError, match="there is no match of two with this id"):
         cep.why(patterns[2], EVENTS, {"t": first, "a": 0})
     with pytest.raises(cep.InputError, match="there is no match of another pattern with this id"):
@@ -143,7 +149,8 @@ def test_output_that_drops_a_match_is_a_reason() -> None:
     asked = pattern("SEQ(A a, B b) WITHIN 5 seconds OUTPUT NON_OVERLAP")
     found = cep.why_not(asked, EVENTS, {"a": 0, "b": 3})
     assert found.explanation is not None
-    assert [(one.rule, one.seen) for one in found.explanation.failed] == [("output", "kept is: a 0, b 1")]
+    kept = "kept is: a 1970-01-01 00:00:00.000 A, b 00:00:01.000 B"
+    assert [(one.rule, one.seen) for one in found.explanation.failed] == [("output", kept)]
     over_all = cep.why_not(asked, EVENTS)
     assert (over_all.matches, over_all.kept) == (MatchCount(2), 1)
 
@@ -179,7 +186,7 @@ def test_constants_that_elements_of_lists_are_compared_with_have_curves(element:
 def test_events_of_some_variables_and_times_bound_what_is_looked_at() -> None:
     asked = pattern("SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds")
     with_a = cep.why_not(asked, EVENTS, {"b": 1})
-    assert (with_a.matches, with_a.meant) == (MatchCount(0), "with b = 1")
+    assert (with_a.matches, with_a.meant) == (MatchCount(0), "with b = B x 9 at 1970-01-01 00:00:01.000")
     assert [near.bindings for near in with_a.near] == [(("a", 0), ("b", 1))]
     assert cep.why_not(asked, EVENTS, at=2 * SECOND).matches == MatchCount(1)
     assert cep.why_not(asked, EVENTS, at=20 * SECOND).matches == MatchCount(0)

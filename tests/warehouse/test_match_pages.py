@@ -115,6 +115,8 @@ def test_a_match_is_found_by_its_id(tables: Any) -> None:
     found = find_match(tables, "all", DAY, f"{200:032x}")
     assert found is not None and found["bindings"][0] == {"variable": "a", "seq": 200}
     assert find_match(tables, "all", DAY, "none") is None
+    with pytest.raises(InputError, match=r"the ids of .* matches begin with 0000.*: 0{8}-.*; write more of the id"):
+        find_match(tables, "all", DAY, f"{200:032x}"[:31])
 
 
 @pytest.mark.parametrize("after", ["1", "a.b.c", "-1.0.0", "1.2.3.4", "²" + ".0.0"])
