@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.opened import PublishedStream as PublishedStream
     from cep_pipeline.pipeline.opened import PublishedWarehouse as PublishedWarehouse
     from cep_pipeline.pipeline.opened import open as open
+    from cep_pipeline.pipeline.published_diff import PublishedDiff as PublishedDiff
     from cep_pipeline.planning.clause_plans import ClausePlan as ClausePlan
     from cep_pipeline.planning.clause_plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.costs import COSTS as COSTS

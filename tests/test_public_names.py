@@ -35,6 +35,7 @@ EXPECTED = [
     "PatternWarning",
     "Plan",
     "PlanError",
+    "PublishedDiff",
     "PublishedStream",
     "PublishedWarehouse",
     "RuleCheck",

@@ -45,6 +45,8 @@ MOST_OF_PATTERN = 3
 """Matches of one of many patterns that are shown."""
 
 
+MOST_EVENTS = 10
+"""Events of one match that are shown."""
 SHOWN_ROWS = 100
 """Rows of a pattern that are shown."""
 
@@ -316,7 +318,7 @@ def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[s
 def _match_table(
     found: pa.Table, events: Mapping[str, Sequence[Mapping[str, Any]]], zone: str, type_attribute: str | None
 ) -> Table:
-    """A line for each match, with the times of its events and what its pattern reads of them."""
+    """A row for each match, with the times of its events and what its pattern reads of them."""
     from cep_pipeline.detection.results import events_in_words
     from cep_pipeline.storage import SHORT_ID
 
@@ -324,7 +326,8 @@ def _match_table(
     for row in found.to_pylist():
         numbers[row["pattern"]] += 1
         bound = [{**{name: one[name] for name in _FIXED}, **one["attributes"]} for one in events[row["match_id"]]]
-        told = ", ".join(events_in_words(bound, zone, type_attribute))
+        more = [f"… {len(bound) - MOST_EVENTS:,} more"] * (len(bound) > MOST_EVENTS)
+        told = "\n".join([*events_in_words(bound[:MOST_EVENTS], zone, type_attribute), *more])
         number, match_id = str(numbers[row["pattern"]]), str(row["match_id"])[:SHORT_ID]
         rows.append((row["pattern"], number, match_id, told, _returns(row["returns"])))
     columns = ("pattern", "no.", "match", f"events ({zone})", "returns")

@@ -398,14 +398,14 @@ def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) ->
 
 # -- events in words --------------------------------------------------------------------------------------------------
 
-_SHOWN = 3
+MOST_SHOWN = 3
 """Values of a list, and attributes of an event, that are told."""
 
 
 def value_in_words(value: Any) -> str:
     """Return a value of an attribute; a list shows its last values, the latest of them last."""
     if isinstance(value, list):
-        return f"[{'…, ' if len(value) > _SHOWN else ''}{', '.join(map(value_in_words, value[-_SHOWN:]))}]"
+        return f"[{'…, ' if len(value) > MOST_SHOWN else ''}{', '.join(map(value_in_words, value[-MOST_SHOWN:]))}]"
     return "null" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
@@ -460,7 +460,7 @@ def values_in_words(values: Mapping[str, Any], type_attribute: str | None) -> li
     """Return the type of an event and its first few attributes, with their names, without those that are null."""
     known = {name: value_in_words(value) for name, value in values.items() if value is not None}
     kind = [known.pop(name) for name in (type_attribute,) if name in known]
-    return [*kind, *[f"{name} {value}" for name, value in known.items()][:_SHOWN]]
+    return [*kind, *[f"{name} {value}" for name, value in known.items()][:MOST_SHOWN]]
 
 
 def attributes_read(pattern: Pattern) -> tuple[str, ...]:

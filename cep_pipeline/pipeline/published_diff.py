@@ -93,7 +93,7 @@ class ChangedMatch:
     day: date
     kind: Kind
     match_id: str
-    events: str
+    events: tuple[str, ...]
     why: str
 
 
@@ -132,7 +132,8 @@ class PublishedDiff:
         rows = [[f"{one.pattern_set}.{one.pattern}", *[*vars(one).values()][2:]] for one in self.days]
         yield f"{self.stream}: what would change", columns, rows
         shown = [
-            (one.kind, one.pattern, one.day, one.match_id[:SHORT_ID], one.events, one.why) for one in self.examples
+            (one.kind, one.pattern, one.day, one.match_id[:SHORT_ID], "\n".join(one.events), one.why)
+            for one in self.examples
         ]
         yield "examples", ("kind", "pattern", "day", "match", "events", "why"), shown
 
@@ -211,11 +212,10 @@ class _Side:
         """The variables of its matches."""
         return set() if self.bindings is None else {*pc.unique(pc.list_flatten(self.bindings).field(0)).to_pylist()}
 
-    def values(self, places: Array) -> list[str]:
+    def values(self, places: Array) -> pa.Array:
         """The values of RETURN, or of the aggregates, of some matches, as JSON."""
         column = self.matches["aggregates" if self.bindings is None else "returns"]
-        found: list[str] = column.fill_null("").take(pa.array(places)).to_pylist()
-        return found
+        return column.take(pa.array(places)).fill_null("").combine_chunks()
 
     def keys(self, *, named: bool) -> pa.Array:
         """A text for each match that tells it from all others: the events that it binds, or the values of its group."""
@@ -333,14 +333,14 @@ class _Trial:
         named = before.variables() <= now.variables() | declared
         kept, still = common_places(before.keys(named=named), now.keys(named=named))
         old, new = before.values(kept), now.values(still)
-        others = [place for place in range(len(kept)) if old[place] != new[place]]
+        others = np.flatnonzero(pc.not_equal(old, new).to_numpy(zero_copy_only=False))
         lost, gained = (np.setdiff1d(np.arange(len(side.matches)), own) for side, own in ((before, kept), (now, still)))
         sizes = len(before.matches), len(now.matches), len(gained), len(lost), len(others)
         stopped = None if detected is None else detected.limited.get(name)
         was = None if unit is None else unit.limited.get(name)
         limited = "; ".join(f"{when}: {one}" for when, one in (("published", was), ("would be", stopped)) if one)
         self.rows[name].append(ChangedDay(self._set.name, name, self.changed[name], day, *sizes, limited))
-        changes = {int(still[one]): (old[one], new[one]) for one in others[: self._examples]}
+        changes = {int(still[one]): (old[one].as_py(), new[one].as_py()) for one in others[: self._examples].tolist()}
 
         def lost_as(place: int) -> str:
             return f"the pattern would be {stopped}" if stopped else self._lost_as(name, before, place)
@@ -359,10 +359,10 @@ class _Trial:
         for place in places[: max(room, 0)].tolist():
             row = side.opened.slice(place, 1)
             if side.bindings is None:
-                said, match_id = ": ".join(_in_words(row[one][0].as_py()) for one in ("groups", "aggregates")), ""
+                said, match_id = tuple(_in_words(row[one][0].as_py()) for one in ("groups", "aggregates")), ""
             else:
                 found = self._tables.read_match_events(row, attributes_read(pattern) if pattern else None).to_pylist()
-                said = ", ".join(events_in_words(found, schema.timezone, schema.type_attribute))
+                said = tuple(events_in_words(found, schema.timezone, schema.type_attribute))
                 match_id = str(id_texts(row["match_id"])[0])
             self.shown[name].append(ChangedMatch(self._set.name, name, day, kind, match_id, said, why(place)))
 

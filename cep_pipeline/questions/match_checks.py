@@ -19,6 +19,7 @@ from cep_pipeline.detection.detect import DetectionRun, detect
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.negated_structures import StructureCheck
 from cep_pipeline.detection.results import (
+    MOST_SHOWN,
     event_name,
     events_in_words,
     local_time,
@@ -69,7 +70,6 @@ INSIDE_COLUMNS = ("variable", "match", "events inside")
 Bindings = Mapping[str, int | str | UUID | Sequence[int | str | UUID]]
 """Variable -> its event or events: by the seq, or by the id where they are matches of other patterns."""
 CHECK_COLUMNS = ("holds", "rule", "seen", "short by")
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -719,8 +719,8 @@ def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
         case Between(negated=negated):
             return f"{sides[0]} {'NOT ' if negated else ''}BETWEEN {sides[1]} AND {sides[2]}"
         case Membership(_, values, _, negated):
-            some = ", ".join(map(format_value, values[:_SHOWN]))
-            more = f" and {len(values) - _SHOWN:,} more" if len(values) > _SHOWN else ""
+            some = ", ".join(map(format_value, values[:MOST_SHOWN]))
+            more = f" and {len(values) - MOST_SHOWN:,} more" if len(values) > MOST_SHOWN else ""
             return f"{sides[0]} {'NOT ' if negated else ''}IN ({some}{more})"
         case NullTest(negated=negated):
             return f"{sides[0]} IS {'NOT ' if negated else ''}NULL"
