@@ -92,6 +92,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--reason", HOSTILE, "--force", "--json"),
         ("--explain", "--dry-run", "--reason", HOSTILE),
     ],
+    "diff": [(), ("--config", "changed.yaml"), ("--config", "changed.yaml", "--json"), (WRONG,)],
     "matches": [
         (),
         ("--count",),
@@ -175,6 +176,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     (folder / "wrong.sase").write_text(f"NAME wrong PATTERN SEQ({MARKUP}{CONTROL} a) WITHIN 1 hour")
     settings = {"streams": {"ticks": stream}, "warehouse": {"location": "warehouse"}}
     (folder / "pipeline.yaml").write_text(json.dumps(settings))
+    text = json.dumps(settings).replace("p[/b, sums].sase", "changed.sase")
+    (folder / "changed.yaml").write_text(text)
+    (folder / "changed.sase").write_text(PATTERNS.replace("a.price > b.price", "a.price > b.price + 1"))
     done = cep("run", "--master", "local[2]", "--run-id", f"run {HOSTILE}", folder=folder)
     assert done.code == 0, done.errors
     assert cep("plan", *OVER_FILES, "--out", "plan.json", folder=folder).code == 0
