@@ -84,6 +84,5 @@ def diff(
         console.print(table_of(columns, rows, title, right=numbers, optional={"limited", "match", "why"}))
     console.print(found.summary(), soft_wrap=True)
     if found.days:
-        console.print(
-            f"nothing is published yet: `{next_command('run', stream=name, stale=True)}` does", soft_wrap=True
-        )
+        publish = next_command("run", stream=name, stale=True)
+        console.print(f"nothing has been published; `{publish}` publishes the change", soft_wrap=True)

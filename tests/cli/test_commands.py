@@ -269,7 +269,7 @@ def test_a_change_of_patterns_is_shown_and_nothing_published(project: Project) -
     shown = cep("diff", "--examples", "1", folder=project.folder)
     assert shown.code == 0, shown.errors
     assert "all.pairs (changed) gains 0 and loses" in shown.output and "a.x + 2 < b.x (4 < 4)" in shown.output
-    assert "`cep run --stream ticks --stale` does" in shown.output
+    assert "`cep run --stream ticks --stale` publishes the change" in shown.output
     found = json.loads(cep("diff", "pairs", "--day", "2024-03-04", "--json", folder=project.folder).output)
     [of_day] = found["days"]
     assert (of_day["published"], of_day["lost"], of_day["day"]) == (1, 1, "2024-03-04")
