@@ -33,11 +33,11 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_464),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_500),
     "planning": (("cep_pipeline/planning",), 4_979),
-    "warehouse": (("cep_pipeline/warehouse",), 3_247),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_706),
-    "cli": (("cep_pipeline/cli",), 3_478),
+    "warehouse": (("cep_pipeline/warehouse",), 3_255),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_022),
+    "cli": (("cep_pipeline/cli",), 3_547),
     "events": (("cep_pipeline/events",), 3_693),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_907),
@@ -45,11 +45,11 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_965,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_821),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_831),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_520),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 256, 146, 18, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 258, 147, 18, 87
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]
@@ -247,7 +247,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
         ("circles of files", len(of_files), 0, map(" ".join, of_files)),
         ("circles of packages", len(of_packages), 0, map(" ".join, of_packages)),
         ("cited pages that are not there", len(missing), 0, missing),
-        ("kB of pages", pages // 1000, 360, ()),
+        ("kB of pages", pages // 1000, 362, ()),
         ("bytes of the README", len((house.checkout / "README.md").read_bytes()), 10_000, ()),
     ]
 

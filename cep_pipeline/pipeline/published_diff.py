@@ -99,7 +99,9 @@ class ChangedMatch:
 
 @dataclass(frozen=True)
 class PublishedDiff:
-    """What a changed pattern file would change of published days: numbers by day, examples, and sentences about both.
+    """The difference that a changed pattern file would make to published days.
+
+    It has numbers by day, examples, and sentences about both.
 
     Attributes
     ----------
