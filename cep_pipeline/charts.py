@@ -32,7 +32,7 @@ INK, GRID = "#79818c", "#79818c"
 """Colours of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
 PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
 VERSION = "6.1"
-_TEXT = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12}
+_TEXT = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
 _CONFIG: Spec = {
     "font": "system-ui, sans-serif",
     "axis": {**_TEXT, "domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25, "title": None},

@@ -29,8 +29,19 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
 from airflow.utils.session import create_session
-from cep_pictures import STATES, DayCell, count_line, histogram, steps_chart, year_of_days
+from cep_pictures import (
+    SPANS,
+    STATES,
+    TASK_STATES,
+    DayCell,
+    count_line,
+    histogram,
+    run_chart,
+    spans_of_run,
+    year_of_days,
+)
 from cep_plugin import ADAPTATION_DAGS, DAGS_OF_A_STREAM, PREFIX, REPLANNING_DAG
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
@@ -56,9 +67,6 @@ from cep_pipeline.pipeline.statistics import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.clause_statistics import format_ln
-from cep_pipeline.statistics.drift import Number, numbers_of
-from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.storage import folder_name
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
@@ -71,13 +79,13 @@ from cep_pipeline.warehouse.match_pages import (
     matches_page,
     opened_match,
 )
-from cep_pipeline.warehouse.records import PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import PublishedMatches, RunRecord, short_run_id
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
 SHOWN_RUNS = 200
 SHOWN_REASONS = 20
-SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how long they are, until they are opened
+SHOWN_ROWS = 60  # of longer tables it is said how long they are, until they are opened
 SHOWN_DAYS = 42
 SHOWN_PATTERNS = 20  # of a stream of more patterns, the most frequent ones
 SHOWN_MATCHES = 50
@@ -103,6 +111,7 @@ templates.filters["plan_query"] = lambda plan, stream: urlencode(
     {"stream": stream, "pattern_set": plan.pattern_set, "version": plan.version}
 )
 templates.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
+templates.filters["short_run"] = short_run_id
 templates.filters["count"] = lambda value: "" if value is None else f"{value:,}"
 
 # No documentation pages: those would be open to everyone.
@@ -363,15 +372,19 @@ def run(
     day: date | None = None,
     match: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
-    """One run of one day: its steps, matches, plans, rejected rows and validation.
+    """One run of one day: its steps at their times, matches, rejected rows and validation.
 
-    Of many patterns and numbers those with the text `match` are shown, of these the most frequent and the first ones.
+    Of many patterns those with the text `match` are shown, of these the most frequent ones.
     """
     tables = pages.tables
-    record = next((run for run in tables.runs() if run.run_id == run_id and run.day == day), None)
+    days = {run.day: run for run in tables.runs() if run.run_id == run_id}
+    record = days.pop(day, None)
     if record is None:
         raise HTTPException(404, "There is no such run.")
-    plans = [plan for plan in tables.plans() if record.plans.get(plan.pattern_set) == plan.version]
+    asked_s, states = states_in_airflow(dag_id(pages.stream), run_id)
+    spans = spans_of_run(record, [step for other in days.values() for step in other.steps], asked_s, states)
+    spent = {kind: sum(one.end_s - one.begin_s for one in spans if one.kind == kind) for kind in SPANS}
+    spent["process"] = max(spent["process"] - (spent["work"] if states else 0), 0)  # tasks hold their work
     matches = [(name, number) for name, number in record.matches.items() if match in name]
     if len(matches) > SHOWN_RUNS:
         matches.sort(key=lambda one: -one[1])
@@ -380,20 +393,33 @@ def run(
         run=record,
         match=match,
         matches=matches,
-        plans=plans,
+        sets=list(pages.configuration.stream_settings(pages.stream).pattern_sets),
         reasons=rejected_by_reason(tables, record),
         most_rows=SHOWN_ROWS,
-        most_lines=SHOWN_LINES,
         limit=SHOWN_RUNS,
-        statistics=statistics_of_day(tables, record, match),
         rows=rejected_rows(tables, record),
-        steps_chart=steps_chart(record.steps) if record.steps else "",
+        run_chart=run_chart(spans, min(one.begin_s for one in spans)) if spans else "",
+        spent=[(SPANS[kind], seconds) for kind, seconds in spent.items() if seconds],
         advice=advice_about(record.error) if record.status == "failed" else [],
         dag_run=pages.dag_runs([run_id]).get((dag_id(pages.stream), run_id)),
         data_docs=next(
             (page for page in data_docs_of(pages, pages.stream, record) if f"{day}/validations/" in page), None
         ),
     )
+
+
+def states_in_airflow(dag: str, run_id: str) -> tuple[float | None, list[tuple[str, str, float]]]:
+    """The instant at which Airflow was asked for a run, and what its tasks came to since: (task, state, Unix time)."""
+    with create_session() as session:
+        asked = session.scalar(select(DagRun.queued_at).where(DagRun.dag_id == dag, DagRun.run_id == run_id))
+        if asked is None:
+            return None, []
+        known = select(Log.task_id, Log.map_index, Log.event, Log.dttm).order_by(Log.dttm, Log.id)
+        own = known.where(Log.dag_id == dag, Log.run_id == run_id, Log.event.in_(TASK_STATES), Log.dttm >= asked)
+        tasks = [
+            (f"{task} {number}" if (number or 0) > 0 else task, *came) for task, number, *came in session.execute(own)
+        ]
+    return asked.timestamp(), [(task, state, at.timestamp()) for task, state, at in tasks]
 
 
 def data_docs_of(pages: Pages, stream: str, run: RunRecord) -> dict[str, Path]:
@@ -600,11 +626,13 @@ def match(
 
 @app.get("/statistics")
 def statistics(
-    pages: Annotated[PatternSetPages, Depends()], match: Annotated[str, Query(max_length=200)] = ""
+    pages: Annotated[PatternSetPages, Depends()],
+    match: Annotated[str, Query(max_length=200)] = "",
+    day: date | None = None,
 ) -> HTMLResponse:
-    """Rates and selectivities of the latest day with their bounds."""
+    """Rates and selectivities of a day, of the latest without one, with their bounds."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
-    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_day()
+    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_day(day)
     view = StatisticsView(overview, match)
     return pages.show(
         "statistics.html",
@@ -847,20 +875,6 @@ def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, 
     counted = tables.read_quarantine(run.day, run.day).group_by("reason").aggregate([([], "count_all")])
     counted = counted.sort_by([("count_all", "descending"), ("reason", "ascending")]).slice(0, SHOWN_REASONS)
     return list(zip(counted["reason"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
-
-
-def statistics_of_day(
-    tables: StreamTables, run: RunRecord, match: str
-) -> list[tuple[str, StatisticsSnapshot, list[Number]]]:
-    """The statistics of the run's day, as published now: (pattern set, snapshot, its numbers with a text)."""
-    found = []
-    for pattern_set in sorted({name.partition(".")[0] for name in run.matches} if run.day is not None else ()):
-        content = tables.read_statistics(pattern_set, run.day)
-        if content is not None and content.get("version") == SNAPSHOT_VERSION:
-            snapshot = StatisticsSnapshot.from_json(content, f"statistics of {run.day}")
-            numbers = [number for number in numbers_of(snapshot).values() if match in number.key]
-            found.append((pattern_set, snapshot, numbers))
-    return found
 
 
 def dag_id(stream: str) -> str:

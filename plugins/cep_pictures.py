@@ -5,12 +5,12 @@ from __future__ import annotations
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
+from datetime import UTC, date, datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from cep_pipeline.charts import GRID, INK, PALETTE, clock_ms, layer, quoted, rendered, time_axis
-from cep_pipeline.warehouse.records import RunStep
+from cep_pipeline.warehouse.records import RunRecord, RunStep
 
 RED, GREEN, BLUE, AMBER, VIOLET = PALETTE[:5]
 STATES: Mapping[str, tuple[str, str]] = {
@@ -23,6 +23,18 @@ STATES: Mapping[str, tuple[str, str]] = {
     "nothing": (GRID, "nothing is published"),
 }
 """State of a day -> its colour and meaning."""
+SPANS: Mapping[str, tuple[str, str]] = {
+    "work": (BLUE, "at work"),
+    "process": ("#9aa3ad", "start and end of processes"),
+    "queue": ("#d3d8de", "in Airflow's queue"),
+    "wait": (AMBER, "waiting for another day"),
+    "again": (VIOLET, "waiting for the next try"),
+    "failed": (RED, "ended by an error"),
+}
+"""Kind of a part of a run -> its colour and meaning."""
+FOLLOWS = {"running": "process", "deferred": "wait", "up_for_retry": "again"}
+"""State of a task -> what it is until it comes to the next one."""
+TASK_STATES = (*FOLLOWS, "success", "failed", "skipped")
 CELL = 20
 
 
@@ -62,25 +74,87 @@ def year_of_days(cells: Sequence[DayCell]) -> str:
     return svg(left + 31 * CELL, bottom + 16, parts, f"the days of {cells[0].day.year} that the stream has")
 
 
-def steps_chart(steps: Sequence[RunStep]) -> str:
-    """Draw the steps of a run one after the other on a line of seconds."""
-    rows, begun = list[dict[str, Any]](), 0.0
-    for step in steps:
-        counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
-        seconds = f"{step.seconds:.1f} s"
-        tip = f"{step.name}: {seconds} {counts}"
-        rows.append({"step": step.name, "from": begun, "to": begun + step.seconds, "seconds": seconds, "tip": tip})
-        begun += step.seconds
-    y = {"field": "step", "type": "nominal", "sort": None}
-    bar = {"type": "bar", "color": BLUE, "aria": True, "cornerRadius": 2}
-    tips = {"field": "tip", "type": "nominal"}
-    label = {"type": "text", "align": "left", "dx": 4, "color": INK}
-    layers = [
-        layer(rows, bar, x="from", x2={"field": "to"}, y=y, description=tips),
-        layer(rows, label, x="to", y=y, text={"field": "seconds", "type": "nominal"}),
+@dataclass(frozen=True)
+class Span:
+    """A part of a run on its line of time: the row that it stands in, one of `SPANS`, and its ends in Unix time."""
+
+    row: str
+    kind: str
+    begin_s: float
+    end_s: float
+
+
+def spans_of_run(
+    run: RunRecord, beside: Sequence[RunStep], asked_s: float | None, states: Sequence[tuple[str, str, float]]
+) -> list[Span]:
+    """The parts of a run: what its steps did, and what it waited for between them.
+
+    `states` are those that its tasks came to in Airflow, in order of time: (task, state, Unix time); `asked_s` is when
+    Airflow was asked for the run. A run of the command line has neither; its steps wait for those of the other days of
+    the same run (`beside`). A step of a record of an older version, which says no begin, has no part.
+    """
+    work = [Span(one.name, "work", one.ended_s - one.seconds, one.ended_s) for one in run.steps if one.began_s]
+    begin, last = run.started_at.timestamp(), (run.finished_at or datetime.now(UTC)).timestamp()
+    spans, free = list(work), list(work)
+    tasks: dict[str, list[tuple[str, float]]] = {}
+    for task, state, at in states:
+        tasks.setdefault(task, []).append((state, at))
+    over = [begin if asked_s is None else asked_s]
+    for task, reached in tasks.items():
+        first, end = reached[0][1], reached[-1][1]
+        own = next((one for one in free if task_of(one) == task.partition(" ")[0] and one.begin_s >= first), None)
+        free = [one for one in free if one is not own]
+        row = task if own is None else own.row
+        spans.append(Span(row, "queue", max((one for one in over if one <= first), default=first), first))
+        for (state, at), (follows, until) in pairwise([*reached, ("", max(last, end))]):
+            failed = own is None and state == "running" and follows in ("failed", "up_for_retry")
+            if state in FOLLOWS:
+                spans.append(Span(row, "failed" if failed else FOLLOWS[state], at, until))
+        over.append(end)
+    others = [(one.ended_s - one.seconds, one.ended_s) for one in beside if one.began_s]
+    for one in () if tasks else work:
+        waited = any(begin < other_end and other_begin < one.begin_s for other_begin, other_end in others)
+        spans.append(Span(one.row, "wait" if waited else "process", begin, one.begin_s))
+        begin = max(begin, one.end_s)
+    return [one for one in spans if one.kind == "work" or one.end_s - one.begin_s >= 0.05]
+
+
+def task_of(span: Span) -> str:
+    """The task of Airflow that does a step."""
+    step = span.row.partition(" ")[0]
+    return "estimate_statistics" if step == "statistics" else step
+
+
+def run_chart(spans: Sequence[Span], begin_s: float) -> str:
+    """Draw the parts of a run at their real times, on one line of seconds from an instant on."""
+    order = list(dict.fromkeys(one.row for one in sorted(spans, key=lambda one: one.begin_s)))
+    drawn = sorted(spans, key=lambda one: one.kind == "work")  # work lies upon the process that does it
+    rows = [
+        {
+            "row": one.row,
+            "from": one.begin_s - begin_s,
+            "to": one.end_s - begin_s,
+            "kind": one.kind,
+            "tip": f"{one.row}: {SPANS[one.kind][1]}, {one.end_s - one.begin_s:.1f} s",
+        }
+        for one in drawn
     ]
-    spec = {"width": 700, "height": {"step": 24}, "layer": layers}
-    return rendered(spec, "the steps of the run on a line of seconds")
+    ends = {one.row: max(other.end_s for other in spans if other.row == one.row) - begin_s for one in spans}
+    work = {one.row: f"{one.end_s - one.begin_s:.1f} s" for one in spans if one.kind == "work"}
+    labels = [{"row": row, "to": ends[row], "seconds": seconds} for row, seconds in work.items()]
+    title = f"seconds since {datetime.fromtimestamp(begin_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    x = {"field": "from", "type": "quantitative", "axis": {"title": title}, "scale": {"domainMin": 0}}
+    y = {"field": "row", "type": "nominal", "sort": order, "axis": {"minExtent": 120}}
+    colours = {"domain": list(SPANS), "range": [colour for colour, _ in SPANS.values()]}
+    colour = {"field": "kind", "type": "nominal", "legend": None, "scale": colours}
+    bar = {"type": "bar", "aria": True, "cornerRadius": 2}
+    label = {"type": "text", "align": "left", "dx": 5, "color": INK}
+    layers = [
+        layer(rows, bar, x=x, x2={"field": "to"}, y=y, color=colour, description={"field": "tip", "type": "nominal"}),
+        layer(labels, label, x="to", y=y, text={"field": "seconds", "type": "nominal"}),
+    ]
+    spec = {"width": 900, "height": {"step": 24}, "layer": layers}
+    return rendered(spec, "the steps of the run, and what lies between them, on a line of seconds")
 
 
 def histogram(edges_us: Sequence[int], counts: Sequence[int], timezone: str) -> str:

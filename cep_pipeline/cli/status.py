@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 @data_option
 @click.option("--rejected", is_flag=True, help="Show the latest rejected rows with file, line and reason.")
 @click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
-@click.option("--run", "run_id", metavar="RUN", help="Show one run: its days, steps and matches, and where its log is.")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    help="Show one run: its days, steps and matches. RUN is an id, its beginning, or the short id.",
+)
 @click.option(
     "--decisions",
     "decision_limit",
@@ -57,9 +62,10 @@ def status(
       cep status --decisions 50 --runs 0              the course of checks and replannings
       cep status --stream us_equity_trades --data DIR --runs 50
       cep status --rejected                           rejected rows with file, line and reason
-      cep status --run 20250108T000031-8c030c         one run, and where its log is
+      cep status --run 8c030c                         one run
     """
     from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse.records import short_run_id
 
     configuration = Configuration.load(config)
     console = output_console()
@@ -86,8 +92,9 @@ def status(
         console.print(f"nothing is published yet in {configuration.warehouse_location}; {begin}", soft_wrap=True)
     for holder in warehouse.leases() if names else ():
         console.print(
-            f"held: {holder.stream} {holder.unit} by run {holder.run_id} on {holder.host} (pid {holder.pid}) since "
-            f"{holder.acquired_at:%H:%M:%S}{', and is dead: the next run takes it over' if holder.expired else ''}"
+            f"held: {holder.stream} {holder.unit} by run {short_run_id(holder.run_id)} on {holder.host} "
+            f"(pid {holder.pid}) since {holder.acquired_at:%H:%M:%S}"
+            f"{', and is dead: the next run takes it over' if holder.expired else ''}"
         )
 
 
@@ -162,17 +169,32 @@ def _print_stream(console: Terminal, stream: Stream, tables: StreamTables, docum
     if "rejected_rows" in document:
         _print_rejected(console, document)
     if document["runs"]:
-        runs = [
-            {
-                **{name: its for name, its in run.items() if name != "limited"},
-                "status": "limited" if run["limited"] else run["status"],
-                "matches": sum(run["matches"].values()) if run["matches"] else None,
-                "error": run["error"].partition("\n")[0],
-            }
-            for run in document["runs"]
-        ]
-        columns = ("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error")
-        console.print(table_of(columns, (run.values() for run in runs), "runs", right=slice(4, 8)))
+        _print_runs(console, document["runs"])
+
+
+def _print_runs(console: Terminal, runs: Sequence[dict[str, Any]]) -> None:
+    """Print a row for each run, short enough for a narrow terminal; below stands what went wrong."""
+    from cep_pipeline.warehouse.records import short_run_id
+
+    rows = (
+        (
+            short_run_id(run["run"]),
+            run["day"],
+            "limited" if run["limited"] else run["status"],
+            f"{run['started_at']:%m-%d %H:%M}",
+            run["seconds"],
+            run["events"],
+            run["rejected"] or None,
+            sum(run["matches"].values()) if run["matches"] else None,
+        )
+        for run in runs
+    )
+    columns = ("run", "day", "status", "started (UTC)", "seconds", "events", "rejected", "matches")
+    console.print(table_of(columns, rows, "runs", right=slice(4, 8), optional={"rejected"}))
+    for run in runs:
+        if said := run["error"].partition("\n")[0]:
+            about = f" {run['day']}, run {short_run_id(run['run'])}: {said}"
+            console.print(styled((run["status"], "bold red"), about), soft_wrap=True)
 
 
 def _print_days(console: Terminal, document: dict[str, Any]) -> None:
@@ -236,12 +258,20 @@ def _print_rejected(console: Terminal, document: dict[str, Any]) -> None:
         console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
 
 
-def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The records of one run, day by day."""
-    found = sorted((run for run in runs if run.run_id == run_id), key=lambda run: run.day or date.min)
-    if not found:
-        raise InputError(f"no run {run_id!r} is recorded; `cep status --runs 50` lists the latest")
-    return found
+def _days_of_run(asked: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The records of one run, day by day; it is asked for by its id, a beginning, the short id or its last word."""
+    from cep_pipeline.warehouse.records import short_run_id
+
+    ids = {run.run_id for run in runs}
+    named = ids & {asked} or {
+        one for one in ids if one.startswith(asked) or asked in (short_run_id(one), short_run_id(one).split()[-1])
+    }
+    if not named:
+        raise InputError(f"no run {asked!r} is recorded; `cep status --runs 50` lists the latest")
+    if len(named) > 1:
+        shown = ", ".join(sorted(named)[:5])
+        raise InputError(f"{asked!r} is the beginning of {len(named)} runs; write more of the id: {shown}")
+    return sorted((run for run in runs if run.run_id in named), key=lambda run: run.day or date.min)
 
 
 def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:

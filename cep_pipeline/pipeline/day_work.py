@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -142,8 +142,8 @@ class DayWork:
         self.done(RunStep(name, time.perf_counter() - begin, counted))
 
     def done(self, step: RunStep) -> None:
-        """Keep a step that is done, and log it."""
-        self.steps.append(step)
+        """Keep a step that has just ended, and log it."""
+        self.steps.append(replace(step, began_s=round(time.time() - step.seconds, 3)))
         done = self.run_id, self.stream.name, self.day, step.name, step.seconds, dict(step.counts)
         logger.info("run %s: %s %s: %s in %.1f s %s", *done)
 

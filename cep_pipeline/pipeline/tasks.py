@@ -163,7 +163,7 @@ def _result(work: DayWork, step: Step, scratch: str, steps: Sequence[RunStep], *
         "day": work.day.isoformat(),
         "made_at": datetime.now(UTC).isoformat(),
         "started": work.started.isoformat(),
-        "steps": [[one.name, one.seconds, dict(one.counts)] for one in steps],
+        "steps": [[one.name, one.seconds, dict(one.counts), one.began_s] for one in steps],
         "told": dict(work.told),
         "documents": documents,
         "counts": {

@@ -7,6 +7,7 @@ the same fingerprint and makes nothing after it stale.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
@@ -328,11 +329,34 @@ class StaleDay:
 
 @dataclass(frozen=True)
 class RunStep:
-    """One step of a run: its name, how long it took (seconds), and what it counted."""
+    """One step of a run: its name, how long it took (seconds), what it counted, and when it began.
+
+    `began_s` is in Unix time; None in records of older versions.
+    """
 
     name: str
     seconds: float
     counts: Mapping[str, int] = field(default_factory=dict)
+    began_s: float | None = None
+
+    @property
+    def ended_s(self) -> float:
+        """The end of a step whose begin is known, in Unix time."""
+        return (self.began_s or 0.0) + self.seconds
+
+
+def short_run_id(run_id: str) -> str:
+    """Write a run id as people read it: its kind and its last part.
+
+    Examples
+    --------
+    >>> short_run_id("20250108T000031-8c030c"), short_run_id("backfill__2013-10-07T04:00:00+00:00__lF74KVH6")
+    ('8c030c', 'backfill lF74KVH6')
+    >>> short_run_id("scheduled__2013-10-07"), short_run_id("by hand")
+    ('scheduled 2013-10-07', 'by hand')
+    """
+    parts = re.fullmatch(r"(?:(\w+?)__)?.*?(\d{4}-\d\d-\d\d|[^-_]{1,12})", run_id, re.DOTALL)
+    return run_id if parts is None or len(run_id) <= 16 else " ".join(filter(None, parts.groups()))
 
 
 @dataclass(frozen=True)

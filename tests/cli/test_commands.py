@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -388,6 +389,22 @@ def test_one_run_and_rejected_rows_for_machines(project: Project) -> None:
     shown = document(project, "status", "--run", run["run"])
     assert shown["run"] == run["run"]
     assert run["day"] in [day["day"] for day in shown["days"]]
+    for named in (run["run"][:-1], run["run"].rpartition("-")[2]):
+        assert document(project, "status", "--run", named)["days"] == shown["days"], named
+
+
+def test_the_beginning_of_several_run_ids_names_none_of_them(project: Project) -> None:
+    (record, *_) = project.tables().runs()
+    for last in ("lF74KVH6", "qQ83LWI7"):
+        long_id = f"backfill__2024-03-04T00:00:00+00:00__2024-03-04__{last}"
+        project.tables().record_run(replace(record, run_id=long_id, error=f"why {last} failed"))
+    several = cep("status", "--run", "backfill__2024", folder=project.folder)
+    assert several.code == 2 and "is the beginning of 2 runs" in several.error and "__qQ83LWI7" in several.error
+    assert "lF74KVH6" in cep("status", "--run", "lF74KVH6", folder=project.folder).output
+    listed = cep("status", folder=project.folder).output
+    assert "│ backfill lF74KVH6 │" in listed and "__lF74KVH6" not in listed
+    assert f"{record.day}, run backfill lF74KVH6: why lF74KVH6 failed" in listed, "below the table, which stays narrow"
+    assert max(len(line) for line in listed.splitlines() if "backfill lF" in line and "│" in line) < 100
 
 
 @pytest.mark.long
