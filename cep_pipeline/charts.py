@@ -6,10 +6,11 @@ text, notebooks show it, and commands write it to a file.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ _TEXT = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSi
 _CONFIG: Spec = {
     "font": "system-ui, sans-serif",
     "axis": {**_TEXT, "domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25, "title": None},
-    "axisX": {"grid": False, "labelOverlap": True, "tickCount": 8},
+    "axisX": {"grid": False, "labelOverlap": "greedy", "labelSeparation": 8, "tickCount": 6},
     "axisY": {"tickCount": 4, "minExtent": 60},
     "axisQuantitative": {"format": ",.6~g"},
     "title": {"color": INK, "subtitleColor": INK, "anchor": "start", "fontSize": 12, "fontWeight": "normal"},
@@ -64,9 +65,17 @@ def clock_ms(at: datetime) -> float:
 def time_axis(field: str, first_ms: float, last_ms: float) -> Spec:
     """The horizontal axis of times that are `clock_ms`, with a little room at both ends."""
     room = max((last_ms - first_ms) / 50, 0.001)
-    domain = [first_ms - room, last_ms + room]
-    scale = {"type": "utc", "domain": domain, "nice": False}
-    return {"field": field, "type": "temporal", "scale": scale, "axis": {"format": _CLOCKS}}
+    begin, end = first_ms - room, last_ms + room
+    scale: dict[str, Any] = {"domain": [begin, end], "nice": False}
+    if end - begin >= 60_000:
+        return {"field": field, "type": "temporal", "scale": {**scale, "type": "utc"}, "axis": {"format": _CLOCKS}}
+    # Of the ticks within a second Vega keeps one, since it tells times apart by their text: here they are numbers.
+    sizes = (digit * 10.0**tens for tens in range(-3, 5) for digit in (1, 2, 5))
+    step = next(size for size in sizes if end - begin <= 7 * size)
+    values = [step * place for place in range(math.ceil(begin / step), math.floor(end / step) + 1)]
+    clock = "%H:%M:%S" if step >= 1000 else "%H:%M:%S.%L"
+    axis = {"values": values, "labelExpr": f"utcFormat(datum.value, '{clock}')"}
+    return {"field": field, "type": "quantitative", "scale": {**scale, "zero": False}, "axis": axis}
 
 
 def data_of(values: Sequence[Spec]) -> dict[str, Any]:
@@ -100,17 +109,19 @@ def png_of(drawing: str) -> bytes:
     """An `svg` element as the pixels of a PNG, on white, since not every viewer has a background."""
     import vl_convert
 
-    head, _, rest = drawing.partition(">")
+    head, _, rest = drawing.replace(f'fill="{INK}"', 'fill="#333"').partition(">")
     return bytes(vl_convert.svg_to_png(f'{head}><rect width="100%" height="100%" fill="white"/>{rest}', scale=2))
 
 
-WIDTH, PANEL_HEIGHT = 780, 170
-"""The size of one panel in pixels."""
+WIDTH, PANEL_HEIGHT, STRIP_HEIGHT = 780, 170, 50
+"""The size of one panel in pixels, and the height of a strip that shows what lies around a short match."""
+SHORT = 5
+"""A match that takes less than this part of the times that are drawn is also drawn alone."""
 MOST_PANELS = 8
 """Series that are drawn below each other; of a match with more of them the first ones are."""
 MOST_LABELS = 40
 """Places of bound events that are named in one panel; the others are marked without a name."""
-MOST_EVENTS = 4 * WIDTH
+MOST_EVENTS = 2 * WIDTH
 """Events that a match is drawn on; of more, those of the match and as many others, evenly spread."""
 CHART_ENDINGS = (".html", ".svg", ".png")
 SERIES_COLOUR = PALETTE[2]
@@ -245,40 +256,105 @@ def draw_match(
     >>> drawing.svg.startswith("<svg"), drawing.svg.count("<title>")
     (True, 2)
     """
-    line, marks = _rows_of(events, match["bindings"], series, ZoneInfo(timezone))
+    zone = ZoneInfo(timezone)
+    line, marks = _rows_of(events, match["bindings"], series, zone)
     inside = [one["at"] for one in marks] or [0.0]
-    ends = [*(one["at"] for one in line), *inside]
-    axis, y = time_axis("at", min(ends), max(ends)), {"field": "y", "type": "quantitative", "scale": {"zero": False}}
-    span = [{"at": min(inside), "to": max(inside)}]
-    layers = [layer(span, {"type": "rect", "color": SERIES_COLOUR, "opacity": 0.1}, x=axis, x2={"field": "to"})]
+    first, last = min(inside), max(inside)
+    begin, end = min([first, *(one["at"] for one in line)]), max([last, *(one["at"] for one in line)])
+    short = last - first < (end - begin) / SHORT
+    room = max((last - first) / 2, (end - begin) / 500)
+    shown = (first - room, last + room) if short else (begin, end)
     window_us = None if pattern is None else pattern.window.time_us
-    if window_us is not None and min(inside) + window_us / 1000 <= max(ends):
-        end = [{"at": min(inside) + window_us / 1000}]
-        layers.append(layer(end, {"type": "rule", "color": INK, "strokeDash": [5, 3]}, x=axis))
+    over = None if window_us is None else first + window_us / 1000
     order = list(dict.fromkeys(visible(one["variable"]) for one in match["bindings"]))
     colours = [MARK_COLOURS[number % len(MARK_COLOURS)] for number in range(len(order))]
     colour = {"field": "variable", "type": "nominal", "legend": None, "scale": {"domain": order, "range": colours}}
-    point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "stroke": "white", "aria": True}
-    text = {"type": "text", "dy": -11, "fontSize": 12, "fontWeight": "bold"}
-    tip, names = ({"field": name, "type": "nominal"} for name in ("tip", "names"))
-    for condition, one in (
-        ("!isValid(datum.tip)", layer(None, {"type": "line", "color": SERIES_COLOUR, "strokeWidth": 1.2}, x=axis, y=y)),
-        ("isValid(datum.tip)", layer(None, point, x=axis, y=y, color=colour, description=tip)),
-        ("isValid(datum.tip)", layer(None, text, x=axis, y=y, color=colour, text=names)),
-    ):
-        layers.append({**one, "transform": [{"filter": condition}]})
-    header = {"title": None, "labelColor": INK, "labelAnchor": "start", "labelFontSize": 12}
-    panels = [*dict.fromkeys(visible(one["series"]) for one in marks)]
+    views = []
+    for panel in dict.fromkeys(one["series"] for one in marks):
+        own = [[one for one in rows if one["series"] == panel] for rows in (line, marks)]
+        views.append(_view(visible(panel), *own, shown, (first, last, over), colour, zone))
+        if short:
+            views.append(
+                _view(
+                    "the match, shaded, and what lies around it",
+                    own[0],
+                    [],
+                    (begin, end),
+                    (first, last, over),
+                    colour,
+                    zone,
+                )
+            )
     spec = {
-        **data_of([*line, *marks]),
         "title": {"text": visible(match["pattern"]), "fontSize": 13, "fontWeight": "bold"},
-        "facet": {"field": "series", "type": "nominal", "sort": panels, "header": header},
-        "columns": 1,
-        "spec": {"width": WIDTH, "height": PANEL_HEIGHT, "layer": layers},
-        "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
+        "vconcat": views or [_view("", [], [], shown, (first, last, over), colour, zone)],
         "spacing": 12,
     }
     return Drawing(rendered(spec, quoted(match["pattern"])), f"{match['pattern']} {match['match_id']}")
+
+
+def _view(
+    title: str,
+    line: Sequence[Spec],
+    marks: Sequence[Spec],
+    shown: tuple[float, float],
+    span: tuple[float, float, float | None],
+    colour: Spec,
+    zone: ZoneInfo,
+) -> dict[str, Any]:
+    """One series between two times, with the marks of the match.
+
+    `span` is the first and the last time of the match, and the end of its window. A view without marks is a strip
+    that shows where the match is.
+    """
+    height = PANEL_HEIGHT if marks else STRIP_HEIGHT
+    before = max((one["at"] for one in line if one["at"] < shown[0]), default=shown[0])
+    near = [one for one in line if before <= one["at"] <= shown[1]]
+    values = [one["y"] for one in (*near, *marks)] or [0.0]
+    low, high = min(values), max(values)
+    room = (high - low) * 0.15 or abs(high) / 1000 or 1.0
+    axis = time_axis("at", *shown)
+    left, right = axis["scale"]["domain"]
+    days = [f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d}" for ms in shown]
+    axis["axis"]["title"] = f"{' to '.join(dict.fromkeys(days))}, {zone.key}" if marks else None
+    scale = {"domain": [low - room, high + room], "nice": False, "zero": False}
+    y = {"field": "y", "type": "quantitative", "scale": scale, "axis": {} if marks else {"tickCount": 2}}
+    placed = _named_apart(marks, (left, right), (low - room, high + room))
+    tip, names = ({"field": name, "type": "nominal"} for name in ("tip", "names"))
+    series = {"type": "line", "color": SERIES_COLOUR, "strokeWidth": 1.2, "interpolate": "step-after", "clip": True}
+    point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "stroke": "white", "aria": True}
+    text = {"type": "text", "fontSize": 12, "fontWeight": "bold"}
+    inside = [{"at": span[0], "to": span[1]}]
+    stroke = {"type": "rect", "color": SERIES_COLOUR, "opacity": 0.1 if marks else 0.3, "stroke": SERIES_COLOUR}
+    layers = [layer(inside, stroke, x=axis, x2={"field": "to"}), layer(near, series, x=axis, y=y)]
+    if span[2] is not None and span[2] <= shown[1]:
+        layers.append(layer([{"at": span[2]}], {"type": "rule", "color": INK, "strokeDash": [5, 3]}, x=axis))
+    if marks:
+        layers.append(layer(marks, point, x=axis, y=y, color=colour, description=tip))
+        layers.append(layer(placed, text, x=axis, y=y, color=colour, text=names))
+    named = {"text": title, "offset": 4}
+    return {"title": named, "width": WIDTH, "height": height, "layer": layers}
+
+
+def _named_apart(marks: Sequence[Spec], across: tuple[float, float], up: tuple[float, float]) -> list[dict[str, Any]]:
+    """The names of marks, each at a height near its mark where it covers no mark and no other name."""
+    per_x, per_y = WIDTH / (across[1] - across[0]), PANEL_HEIGHT / (up[1] - up[0])
+    spots = [((one["at"] - across[0]) * per_x, (up[1] - one["y"]) * per_y) for one in marks]
+    taken = [(x, y, 4.0, 4.0) for x, y in spots]
+    placed = []
+    for one, (x, y) in zip(marks, spots, strict=True):
+        wide = 4 * len(one["names"])
+        heights = [y + away for step in range(8) for away in (-13 - 13 * step, 14 + 13 * step)]
+        free = (
+            at
+            for at in heights
+            if 6 <= at <= PANEL_HEIGHT - 6
+            and all(abs(x - x2) >= wide + wide2 or abs(at - y2) >= 6 + high2 for x2, y2, wide2, high2 in taken)
+        )
+        if one["names"]:
+            taken.append((x, at := next(free, heights[0]), float(wide), 6.0))
+            placed.append({**one, "y": up[1] - at / per_y})
+    return placed
 
 
 def _rows_of(

@@ -25,8 +25,8 @@ STATES: Mapping[str, tuple[str, str]] = {
 """State of a day -> its colour and meaning."""
 SPANS: Mapping[str, tuple[str, str]] = {
     "work": (BLUE, "at work"),
-    "process": ("#9aa3ad", "start and end of processes"),
-    "queue": ("#d3d8de", "in Airflow's queue"),
+    "process": ("#8a94a0", "start and end of processes"),
+    "queue": ("#8a94a055", "in Airflow's queue"),
     "wait": (AMBER, "waiting for another day"),
     "again": (VIOLET, "waiting for the next try"),
     "failed": (RED, "ended by an error"),

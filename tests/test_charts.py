@@ -114,6 +114,36 @@ def test_names_of_the_data_are_text_and_not_markup() -> None:
     assert ElementTree.fromstring(chart).tag == f"{SVG}svg"
 
 
+def test_prices_hold_until_the_next_event() -> None:
+    (way,) = lines(chart_of(events("AAA", (10.0, 200.0, 14.0)), [("a", 0), ("b", 2)]))
+    assert all(x == x2 or y == y2 for (x, y), (x2, y2) in zip(way, way[1:], strict=False)), "steps, and no slopes"
+    assert len({y for _, y in way}) == 3
+
+
+def test_a_short_match_is_drawn_alone_and_among_what_lies_around_it() -> None:
+    count = 200
+    at = pa.array([OPEN_US + place * 30_000 for place in range(count)], pa.timestamp("us", tz="UTC"))
+    table = pa.table({"timestamp": at, "seq": list(range(count)), "price": [10.0 + place % 7 for place in range(count)]})
+    short = chart_of(table, [("a", 100), ("b", 101), ("c", 102)], timezone="America/New_York")
+    (x1, _), _, (x3, _) = places(short)
+    assert x3 - x1 > 780 / 3 and len(lines(short)) == 2 and len(tips(short)) == 3
+    long = chart_of(table, [("a", 10), ("b", 150)])
+    assert len(lines(long)) == 1 and "the match, shaded, and what lies around it" not in texts(long)
+    assert {"the match, shaded, and what lies around it", "2013-10-07, America/New_York"} <= set(texts(short))
+    clocks = [one for one in texts(short) if re.fullmatch(r"09:30:0\d(\.\d+)?", one)]
+    assert len(clocks) >= 8, "each axis of times has labels"
+
+
+def test_names_of_events_at_one_place_do_not_cover_each_other() -> None:
+    at = pa.array([OPEN_US, *[OPEN_US + SECOND + place for place in range(4)], OPEN_US + 9 * SECOND])
+    rows = pa.table({"timestamp": at.cast(pa.timestamp("us", tz="UTC")), "seq": range(6), "price": [5.0] * 6})
+    names = ["first", "second", "third", "fourth"]
+    chart = chart_of(rows, [("begin", 0), *zip(names, range(1, 5), strict=True), ("end", 5)])
+    found = re.findall(r'translate\(([\d.]+),([\d.]+)\)"[^>]*font-weight="bold"[^>]*>(\w+)<', chart)
+    heights = sorted(float(y) for _, y, name in found if name in names)
+    assert len(heights) == 4 and all(b - a >= 12 for a, b in zip(heights, heights[1:], strict=False))
+
+
 def test_a_window_is_drawn_where_it_ends() -> None:
     inside, outside = (chart_of(events(), [("a", 0), ("b", 1)], window=f"{minutes} minutes") for minutes in (2, 90))
     assert "stroke-dasharray" in inside and "stroke-dasharray" not in outside
