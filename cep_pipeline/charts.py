@@ -271,13 +271,13 @@ def draw_match(
     colour = {"field": "variable", "type": "nominal", "legend": None, "scale": {"domain": order, "range": colours}}
     views = []
     for panel in dict.fromkeys(one["series"] for one in marks):
-        own = [[one for one in rows if one["series"] == panel] for rows in (line, marks)]
-        views.append(_view(visible(panel), *own, shown, (first, last, over), colour, zone))
+        own, bound = [one for one in line if one["series"] == panel], [one for one in marks if one["series"] == panel]
+        views.append(_view(visible(panel), own, bound, shown, (first, last, over), colour, zone))
         if short:
             views.append(
                 _view(
                     "the match, shaded, and what lies around it",
-                    own[0],
+                    own,
                     [],
                     (begin, end),
                     (first, last, over),

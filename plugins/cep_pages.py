@@ -39,6 +39,7 @@ from cep_pictures import (
     count_line,
     histogram,
     run_chart,
+    small_histogram,
     spans_of_run,
     year_of_days,
 )
@@ -67,6 +68,8 @@ from cep_pipeline.pipeline.statistics import StatisticsHistory
 from cep_pipeline.pipeline.violations import answer_to, pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.clause_statistics import format_ln
+from cep_pipeline.statistics.drift import Number
+from cep_pipeline.statistics.terms import uses_of_terms
 from cep_pipeline.storage import folder_name
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
@@ -551,7 +554,9 @@ def matches(
         total=sum(counts),
         complete=complete,
         most=DOWNLOADED_MATCHES,
-        day_chart=histogram(edges, counts, timezone),
+        day_chart=histogram(
+            list(zip(edges, edges[1:], counts, strict=False)), timezone, "matches over the time of their last event"
+        ),
     )
 
 
@@ -633,14 +638,32 @@ def statistics(
     """Rates and selectivities of a day, of the latest without one, with their bounds."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
     overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_day(day)
-    view = StatisticsView(overview, match)
+    view, uses = StatisticsView(overview, match), uses_of_terms(patterns.patterns)
+    spans: list[tuple[int, int]] = []  # of the bars: each ends with its window, and begins where the one before ends
+    for one in overview.windows:
+        begin, end = one.start_us or 0, one.end_us or 0
+        spans.append((max(begin, spans[-1][1]) if spans else begin, end))
+    per_s = [one.events / ((one.end_us or 0) - (one.start_us or 0)) * 1e6 for one in overview.windows]
+    events = [(*span, rate) for span, rate in zip(spans, per_s, strict=True)]
+
+    def over_day(number: Number) -> Markup | str:
+        bars = [(*span, value) for span, value in zip(spans, view.over_windows(number), strict=True)]
+        return Markup(small_histogram(bars)) if bars else ""
+
     return pages.show(
         "statistics.html",
         headline=view.headline(),
-        numbers=view.numbers(),
+        rows=[
+            {"number": one, "uses": uses.get(one.key, []), "interval": view.interval(one), "drawing": over_day(one)}
+            for one in view.numbers()[:SHOWN_RUNS]
+        ],
+        total=len(view.numbers()),
         limit=SHOWN_RUNS,
         match=match,
         notes=overview.notes,
+        day=day,
+        windows=len(spans),
+        rate_chart=histogram(events, overview.timezone, "events a second in the windows of the day") if spans else "",
     )
 
 

@@ -157,19 +157,42 @@ def run_chart(spans: Sequence[Span], begin_s: float) -> str:
     return rendered(spec, "the steps of the run, and what lies between them, on a line of seconds")
 
 
-def histogram(edges_us: Sequence[int], counts: Sequence[int], timezone: str) -> str:
-    """Draw how many there were between instants."""
-    clocks = [datetime.fromtimestamp(one / 1e6, ZoneInfo(timezone)).replace(tzinfo=None) for one in edges_us]
+Bar = tuple[int, int, float | None]
+"""From an instant (microseconds) to another, a number; None where there is none."""
+
+
+def histogram(bars: Sequence[Bar], timezone: str, label: str) -> str:
+    """Draw numbers between instants; where there is none, nothing is drawn."""
+
+    def local(instant_us: int) -> datetime:
+        return datetime.fromtimestamp(instant_us / 1e6, ZoneInfo(timezone)).replace(tzinfo=None)
+
     rows = [
-        {"at": clock_ms(begin), "to": clock_ms(end), "count": count, "tip": f"{count:,} from {begin} on"}
-        for begin, end, count in zip(clocks, clocks[1:], counts, strict=False)
-        if count
+        {"at": clock_ms(begin), "to": clock_ms(end), "count": number, "tip": f"{number:,.6g} from {begin} to {end}"}
+        for begin, end, number in ((local(begin_us), local(end_us), number) for begin_us, end_us, number in bars)
+        if number
     ]
-    axis = time_axis("at", clock_ms(clocks[0]), clock_ms(clocks[-1]))
+    first, last = local(bars[0][0]), local(bars[-1][1])
+    axis = time_axis("at", clock_ms(first), clock_ms(last))
+    axis["axis"]["title"] = f"{first:%Y-%m-%d}, {timezone}"
     bar = {"type": "rect", "color": BLUE, "aria": True}
     tips = {"field": "tip", "type": "nominal"}
-    bars = layer(rows, bar, x=axis, x2={"field": "to"}, y="count", y2={"datum": 0}, description=tips)
-    return rendered({"width": 780, "height": 110, **bars}, "matches over the time of their last event")
+    drawn = layer(rows, bar, x=axis, x2={"field": "to"}, y="count", y2={"datum": 0}, description=tips)
+    return rendered({"width": 780, "height": 110, **drawn}, label)
+
+
+def small_histogram(bars: Sequence[Bar]) -> str:
+    """Draw numbers between instants as a row of small bars, the highest of which is as high as the row."""
+    first, last = bars[0][0], max(bars[-1][1], bars[0][0] + 1)
+    most = max((number or 0 for *_, number in bars), default=0) or 1
+    way = "".join(
+        f"M{(begin - first) / (last - first) * 240:.1f},26V{26 - number / most * 24:.1f}"
+        f"H{(end - first) / (last - first) * 240:.1f}V26Z"
+        for begin, end, number in bars
+        if number
+    )
+    ground = f'<path d="M0,26.5H240" stroke="{GRID}" stroke-opacity="0.5"/><path d="{way}" fill="{BLUE}"/>'
+    return svg(240, 27, [ground], f"in the windows of the day, at most {most:.4g}")
 
 
 def count_line(counts: Sequence[int]) -> str:
@@ -177,7 +200,7 @@ def count_line(counts: Sequence[int]) -> str:
     most = max([*counts, 1])
 
     def y(value: float) -> float:
-        return 24 - value / most * 22
+        return 22 - value / most * 18
 
     step = 150 / max(len(counts) - 1, 1)
     way = " ".join(f"{5 + place * step:.1f},{y(count):.1f}" for place, count in enumerate(counts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -116,14 +117,16 @@ def test_names_of_the_data_are_text_and_not_markup() -> None:
 
 def test_prices_hold_until_the_next_event() -> None:
     (way,) = lines(chart_of(events("AAA", (10.0, 200.0, 14.0)), [("a", 0), ("b", 2)]))
-    assert all(x == x2 or y == y2 for (x, y), (x2, y2) in zip(way, way[1:], strict=False)), "steps, and no slopes"
+    assert all(x == x2 or y == y2 for (x, y), (x2, y2) in pairwise(way)), "steps, and no slopes"
     assert len({y for _, y in way}) == 3
 
 
 def test_a_short_match_is_drawn_alone_and_among_what_lies_around_it() -> None:
     count = 200
     at = pa.array([OPEN_US + place * 30_000 for place in range(count)], pa.timestamp("us", tz="UTC"))
-    table = pa.table({"timestamp": at, "seq": list(range(count)), "price": [10.0 + place % 7 for place in range(count)]})
+    table = pa.table(
+        {"timestamp": at, "seq": list(range(count)), "price": [10.0 + place % 7 for place in range(count)]}
+    )
     short = chart_of(table, [("a", 100), ("b", 101), ("c", 102)], timezone="America/New_York")
     (x1, _), _, (x3, _) = places(short)
     assert x3 - x1 > 780 / 3 and len(lines(short)) == 2 and len(tips(short)) == 3
@@ -141,7 +144,7 @@ def test_names_of_events_at_one_place_do_not_cover_each_other() -> None:
     chart = chart_of(rows, [("begin", 0), *zip(names, range(1, 5), strict=True), ("end", 5)])
     found = re.findall(r'translate\(([\d.]+),([\d.]+)\)"[^>]*font-weight="bold"[^>]*>(\w+)<', chart)
     heights = sorted(float(y) for _, y, name in found if name in names)
-    assert len(heights) == 4 and all(b - a >= 12 for a, b in zip(heights, heights[1:], strict=False))
+    assert len(heights) == 4 and all(b - a >= 12 for a, b in pairwise(heights))
 
 
 def test_a_window_is_drawn_where_it_ends() -> None:

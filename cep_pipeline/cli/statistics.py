@@ -148,10 +148,10 @@ class StatisticsView:
             (
                 number.key,
                 figure(number.estimate.value),
-                self._interval(number),
+                self.interval(number),
                 None if number.worst is None else figure(number.worst),
                 number.rests,
-                sparkline(self._over_windows(number)) if len(self.of.windows) > 1 else None,
+                sparkline(self.over_windows(number)) if len(self.of.windows) > 1 else None,
                 *(styled(_drift(drift.get((kind, number.key)))) for drift in drifts),
             )
             for number in numbers
@@ -164,11 +164,13 @@ class StatisticsView:
             column.no_wrap = column.header == "over time"
         return table
 
-    def _interval(self, number: Number) -> str:
+    def interval(self, number: Number) -> str:
+        """The ends of the interval of a number."""
         low, high = number.estimate.low, number.estimate.high
         return "exact" if low == high else f"{figure(low)} … {figure(high)}"
 
-    def _over_windows(self, number: Number) -> list[float | None]:
+    def over_windows(self, number: Number) -> list[float | None]:
+        """The same number in each of the windows; None where a window has none."""
         key = (number.what, number.key)
         found = (numbers_of(window).get(key) for window in self.of.windows)
         return [None if other is None else other.estimate.value for other in found]

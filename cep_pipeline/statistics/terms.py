@@ -217,6 +217,27 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
     return list(leaves), list(conditions)
 
 
+def uses_of_terms(patterns: Iterable[Pattern]) -> dict[str, list[str]]:
+    """The place of each term in patterns: key of a leaf or a condition -> `rise.a`, `rise: a.price < b.price`."""
+    found: dict[str, dict[str, None]] = {}
+    for pattern in patterns:
+        for clause in pattern.clauses:
+            for read in clauses_read(clause):
+                for variable in (*read.positive, *read.negated):
+                    key = leaf_of(pattern, read, variable.name).key
+                    found.setdefault(key, {})[f"{pattern.name}.{variable.name}"] = None
+            for conjunct in positive_conjuncts(clause):
+                measured = pair_of(pattern, clause, conjunct) or tuple_of(pattern, clause, conjunct)
+                if measured is not None:
+                    found.setdefault(measured.key, {})[f"{pattern.name}: {format_conjunct(conjunct)}"] = None
+            for attribute in agreeing_attributes(pattern, clause):
+                for one, other in combinations(clause.positive, 2):
+                    key = agreement(pattern, clause, attribute, one.name, other.name).key
+                    said = f"{pattern.name}: {one.name}.{attribute} = {other.name}.{attribute}"
+                    found.setdefault(key, {})[said] = None
+    return {key: list(names) for key, names in found.items()}
+
+
 def rename(conjunct: Conjunct, names: Mapping[str, str]) -> Conjunct:
     """The conjunct over other variables, each binding one event."""
 

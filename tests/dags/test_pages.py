@@ -356,7 +356,7 @@ def test_runs_are_listed_with_plan_rejected_rows_and_matches(viewer: Any) -> Non
     assert answer.status_code == 200
     shown = text(answer.text)
     assert "trades 2013-10-07 backfill__1 succeeded 2013-10-08 04:00:00 93.5 388,417 3 1,239 market v1" in shown
-    assert shown.index("2013-10-08 by hand") < shown.index("2013-10-07 backfill__1"), "the latest comes first"
+    assert shown.index("trades 2013-10-08") < shown.index("trades 2013-10-07 backfill__1"), "the latest comes first"
 
 
 def test_decisions_are_listed_the_latest_first(viewer: Any) -> None:
@@ -610,6 +610,34 @@ def test_pages_of_a_thousand_patterns_show_a_bounded_part(
     assert run.count("<li>") == cep_pages.SHOWN_RUNS and "all.p999" in run and "all.p799<" not in run
     chosen = viewer.get(f"/cep/run?stream=ticks&run_id=publish&day={days[-1]}&match=p77").text
     assert set(re.findall(r">all\.(p\d+)<", chosen)) == {name for name in names if "p77" in name}
+
+
+def test_statistics_are_named_by_patterns_and_drawn_by_windows(viewer: Any) -> None:
+    html = viewer.get(f"/cep/statistics?{REAL}").text
+    shown = unescape(text(html))
+    assert "market_wide_uptick.a AIG where x.diff > 0 rate " in shown
+    assert "v_reversal: low.price < high.price * 0.9995 (IBM where x.size >= 300) before (IBM) within 10 s: " in shown
+    assert html.count("in the windows of the day, at most") == html.count("<tr>") - 1 > 20
+    assert "events from" not in shown and len(drawn_nodes(html)) >= 1, "the rate of all events in each window"
+    earlier = viewer.get(f"/cep/statistics?{REAL}&day=2025-01-06").text
+    assert "business day 2025-01-06" in earlier and "business day 2025-01-08" in html
+    assert viewer.get(f"/cep/statistics?{REAL}&day=2024-01-06").status_code == 422
+
+
+def test_where_there_is_no_window_no_bar_is_drawn() -> None:
+    from cep_pictures import histogram, small_histogram
+
+    second = 1_000_000
+    bars = [(0, second, 2.0), (second, 2 * second, None), (8 * second, 10 * second, 4.0)]
+    assert re.findall(r"M([\d.]+),26V([\d.]+)H([\d.]+)", small_histogram(bars)) == [
+        ("0.0", "14.0", "24.0"),
+        ("192.0", "2.0", "240.0"),
+    ]
+    drawn = histogram(bars, "America/New_York", "x")
+    assert [tip.partition(" ")[0] for tip in drawn_nodes(drawn)] == [
+        "2",
+        "4",
+    ] and "1969-12-31, America/New_York" in drawn
 
 
 def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path) -> None:

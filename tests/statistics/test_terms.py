@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.statistics.terms import pair_of, terms_of
+from cep_pipeline.statistics.terms import pair_of, terms_of, uses_of_terms
 from tests.statistics.market import SCHEMA, parse
 
 
@@ -18,6 +18,17 @@ def test_keys_read_like_the_language() -> None:
     leaves, conditions = keys("PATTERN SEQ(A a, B b) WHERE a.price > 10 AND a.diff < b.diff WITHIN 1500 ms")
     assert leaves == ["A where x.price > 10", "B"]
     assert conditions == ["(A where x.price > 10) before (B) within 1500 ms: x.diff < y.diff"]
+
+
+def test_the_places_of_a_term_are_named_as_the_patterns_write_it() -> None:
+    rise = "NAME rise PATTERN SEQ(A a, B b) WHERE [sector] AND a.diff < b.diff AND a.price > 10 WITHIN 1 second"
+    again = "NAME again PATTERN SEQ(A p, ~A no, B q) WHERE p.diff < q.diff AND p.price > 10 WITHIN 1 second"
+    uses = uses_of_terms(parse(f"{rise}; {again}"))
+    assert uses["A where x.price > 10"] == ["rise.a", "again.p"] and uses["A"] == ["again.no"]
+    assert uses["B"] == ["rise.b", "again.q"]
+    pair = "(A where x.price > 10) before (B) within 1 s: x."
+    assert uses[f"{pair}diff < y.diff"] == ["rise: a.diff < b.diff", "again: p.diff < q.diff"]
+    assert uses[f"{pair}sector = y.sector"] == ["rise: a.sector = b.sector"]
 
 
 @pytest.mark.parametrize(
