@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
@@ -74,6 +75,7 @@ from cep_pipeline.storage import folder_name
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
+    events_between,
     events_of,
     explain_match,
     find_match,
@@ -91,7 +93,8 @@ SHOWN_REASONS = 20
 SHOWN_ROWS = 60  # of longer tables it is said how long they are, until they are opened
 SHOWN_DAYS = 42
 SHOWN_PATTERNS = 20  # of a stream of more patterns, the most frequent ones
-SHOWN_MATCHES = 50
+SHOWN_MATCHES = 200
+SHOWN_EVENTS = 6  # of a match in a list
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
 # The pages hold no script and load nothing: so a browser need not allow any.
@@ -291,7 +294,7 @@ class ChosenMatches(PatternSetPages):
         self.again = {"stream": stream, "pattern_set": pattern_set, "pattern": pattern or None, "day": chosen}
         self.again |= {"start": start, "end": end, "value": value}
         """The parts of the address that choose the same again."""
-        self.matches = self.tables.pinned(("matches",))
+        self.matches = self.tables.pinned(("matches", "events"))
 
 
 @app.exception_handler(CepError)
@@ -542,6 +545,12 @@ def matches(
     edges = bars_of_day(query, timezone)
     counts, complete = matches_over_time(pages.matches, query, edges)
     unit = next((one for one in pages.units if one.final_day == query.day), None)
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for _, own in groupby(found.rows.to_pylist(), key=lambda row: row["pattern"]):
+        said = said_events(pages.matches, rows := list(own), pages.loaded, query.pattern_set)
+        for row in rows:
+            shown = match_row(row, timezone, said)
+            groups.setdefault((shown["pattern"], shown["first"]), []).append(shown)
     return pages.show(
         "matches.html",
         query=query,
@@ -549,7 +558,7 @@ def matches(
         days=[one.final_day for one in pages.units],
         counts={} if unit is None else dict(islice(unit.counts.items(), 2_000)),
         timezone=timezone,
-        rows=[match_row(row, timezone) for row in found.rows.to_pylist()],
+        groups=list(groups.values()),
         following=found.following,
         total=sum(counts),
         complete=complete,
@@ -789,21 +798,44 @@ def first_rows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Reco
         most -= batch.num_rows
 
 
-def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
-    """A match as a page shows it: local times, returned values, its variables."""
-    zone = ZoneInfo(timezone)
-    variables: dict[str, int] = {}
-    for one in row["bindings"]:
-        variables[one["variable"]] = variables.get(one["variable"], 0) + 1
+def match_row(row: Mapping[str, Any], timezone: str, events: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """A match as a page shows it: local times, returned values, its first event and those that follow."""
+    zone, known = ZoneInfo(timezone), events or {}
+    bound = [f"{one['variable']} {known.get(one['seq'], '')}".strip() for one in row["bindings"]]
     return {
         "pattern": row["pattern"],
         "match_id": str(row["match_id"]),
         "start": clock(row["start_ts"], zone),
         "end": clock(row["end_ts"], zone),
         "seconds": (row["end_ts"] - row["start_ts"]).total_seconds(),
-        "variables": ", ".join(name if number == 1 else f"{name} × {number}" for name, number in variables.items()),
+        "first": min((one["seq"] for one in row["bindings"]), default=0),
+        "events": [
+            *bound[:SHOWN_EVENTS],
+            *([f"{len(bound) - SHOWN_EVENTS} more"] if len(bound) > SHOWN_EVENTS else []),
+        ],
         "returns": {name: short(value) for name, value in json.loads(row["returns"] or "{}").items()},
     }
+
+
+def said_events(tables: StreamTables, rows: Sequence[Mapping[str, Any]], loaded: Stream, name: str) -> dict[int, str]:
+    """The events of matches in short, by seq: the time, and the value that their pattern reads first."""
+    if not rows:
+        return {}
+    pattern, types = loaded.pattern_named(name, rows[0]["pattern"]), loaded.schema.type_attribute
+    with suppress(InputError):  # events without a number
+        series = MatchSeries.of(tables.events_schema, pattern, None, types)
+        columns = [one for one in tables.events_schema if one.name in ("timestamp", "seq", types, series.attribute)]
+        seqs = pa.array({one["seq"] for row in rows for one in row["bindings"]}, pa.int64())
+        ends = min(row["start_ts"] for row in rows), max(row["end_ts"] for row in rows)
+        found = events_between(tables, pa.schema(columns), *ends, pc.field("seq").isin(seqs)).to_pylist()
+        zone = ZoneInfo(loaded.schema.timezone)
+        return {
+            one[
+                "seq"
+            ]: f"{clock(one['timestamp'], zone)[11:]} {short(str(one.get(types, '')))} {one[series.attribute]:.8g}"
+            for one in found
+        }
+    return {}
 
 
 def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | None:

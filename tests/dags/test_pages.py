@@ -12,6 +12,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -815,7 +816,7 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
         listed += re.findall(r"match_id=([0-9a-f-]{36})", html)
         further = re.search(r'href="([^"]+)">Further matches', html)
         address = further and further[1].replace("&amp;", "&")
-    assert listed == list(map(str, published))
+    assert sorted(listed) == sorted(map(str, published)), "each stands on one page, with those of its first event"
     early = pq.read_table(pa.BufferReader(viewer.get(f"/cep/download?{chosen}&start=09:30&end=09:30:10").content))
     last = datetime(2025, 1, 6, 14, 30, 10, tzinfo=UTC)
     rows_by_end = tables.read_matches("market", day, day, pattern=pattern)["end_ts"].to_pylist()
@@ -828,6 +829,23 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
         assert "0 matches" in text(viewer.get(f"/cep/matches?{REAL}&day={day_without}&start=00:00").text)
     assert viewer.get(f"/cep/matches?{REAL}&pattern_set=none").status_code == 404
     assert viewer.get(f"/cep/match?{REAL}&pattern_set=market&day={day}&match_id=none").status_code == 404
+
+
+def test_matches_of_one_first_event_are_folded_and_show_times_and_values(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    day = date(2025, 1, 6)
+    rows = tables.read_matches("market", day, day, pattern="accelerating_blocks", limit=200).to_pylist()
+    beginning: dict[int, list[Any]] = {}
+    for row in rows:
+        beginning.setdefault(row["bindings"][0]["seq"], []).append(row)
+    html = viewer.get(f"/cep/matches?{REAL}&day={day}&pattern=accelerating_blocks").text
+    folded = re.findall(r"<summary>(\d+) matches, the last until", html)
+    assert [int(one) for one in folded] == [len(own) for own in beginning.values() if len(own) > 1] != []
+    events = {row["seq"]: row for row in tables.read_events(day, day).to_pylist()}
+    for one in rows[0]["bindings"]:
+        event = events[one["seq"]]
+        assert f"{one['variable']} {event['timestamp'].astimezone(ZoneInfo('America/New_York')):%H:%M:%S}" in html
+        assert f"{event['symbol']} {event['price']:.8g}" in html
 
 
 def test_a_match_is_drawn_over_the_attribute_that_is_chosen(viewer: Any, match_id: str) -> None:
