@@ -720,11 +720,13 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         of_run = latest.get(day)
         state = state_of_day(of_run, day in published, of_day.get(day, ()), day in stale)
         if state != "nothing":
-            says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
+            why = stale.get(day, "") if state == "stale" else of_run.error.partition("\n")[0] if of_run else ""
+            says = f"{state}: {why}" if why else f"{state}, {STATES[state][1]}"
             cells.append(DayCell(day, state, says, pages.run_page(stream, of_run) if of_run else ""))
     return {
         "name": stream,
         "years": calendar_of(cells),
+        "wanting": [cell for cell in cells if cell.state in ("failed", "stale", "limited")][-SHOWN_REASONS:],
         "patterns": match_counts(units),
         "notes": notes,
         "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],

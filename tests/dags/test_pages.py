@@ -658,6 +658,7 @@ def test_a_limited_pattern_is_a_line_of_its_run(viewer: Any, configuration: Path
     (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
     limited = {"market.bursts": str(LimitedPattern("max_matches 7", "count", 2**70, exact=True))}
     tables.record_run(replace(record, run_id="limited", details={"limited": limited}))
+    assert re.search(r"limited</a></td>\s*<td class=\"limited\">limited</td>", viewer.get("/cep/").text)
     shown = text(viewer.get(RUN_PAGE.replace("backfill__1", "limited")).text)
     said = "market.bursts was stopped by its limit, max_matches 7: none of its matches is published, it has"
     assert f"{said} {2**70:,} matches" in shown
@@ -675,6 +676,8 @@ def test_nothing_is_shown_unescaped_and_nothing_is_loaded(viewer: Any, path: str
 def test_a_failed_run_shows_its_error(viewer: Any) -> None:
     listed = viewer.get("/cep/").text
     link = next(link for link in re.findall(r'href="([^"]+)"', listed) if "hand" in link)
+    first = re.search(r'<p class="failed"><a href="([^"]+)">2013-10-08</a> failed: trades.csv:4: &lt;script', listed)
+    assert first is not None and first[1] == link, "what has failed stands under the days"
     answer = viewer.get(link.replace("&amp;", "&"))
     assert answer.status_code == 200
     assert "trades.csv:4: &lt;script&gt;" in answer.text
