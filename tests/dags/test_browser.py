@@ -156,6 +156,21 @@ def test_the_navigation_of_airflow_opens_the_pages_in_its_frame(tab: Browser) ->
 
 
 @pytest.mark.long
+def test_the_pages_follow_the_dark_switch_of_airflow(tab: Browser) -> None:
+    """The frame hands its colour scheme on to them, without a script of theirs, whatever the browser prefers."""
+    grounds = {}
+    for theme in ("dark", "light"):
+        tab.open(f"{SITE}/plugin/cep")
+        tab.ask("Emulation.setEmulatedMedia", features=[])  # which would count for the pages in the frame too
+        tab.evaluate(f"localStorage.setItem('theme', '{theme}')")
+        tab.ask("Page.reload")
+        tab.wait(f"document.documentElement.style.colorScheme === '{theme}' && {INSIDE}?.querySelector('h1')")
+        grounds[theme] = tab.evaluate(f"getComputedStyle({INSIDE}.body).backgroundColor")
+    tab.evaluate("localStorage.removeItem('theme')")
+    assert grounds == {"dark": "rgb(13, 17, 23)", "light": "rgb(246, 248, 250)"}
+
+
+@pytest.mark.long
 def test_the_form_of_a_dag_starts_a_run_of_the_day_that_is_filled_in(tab: Browser) -> None:
     from cep_tasks import business_day
 

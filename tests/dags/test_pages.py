@@ -95,7 +95,8 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     (folder / "trades.yaml").write_text(yaml.safe_dump(schema))
     stream = {"schema": "trades.yaml", "data": "raw", "pattern_sets": {"market": {"file": "market.sase"}}}
-    unpublished = {**stream, "data": "other"}
+    (folder / "others.yaml").write_text(yaml.safe_dump({**schema, "name": "others"}))
+    unpublished = {**stream, "schema": "others.yaml", "data": "other"}
     real = {
         "schema": "streams/generated_trades.yaml",
         "data": "generated",
