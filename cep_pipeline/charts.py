@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,25 +270,16 @@ def draw_match(
     order = list(dict.fromkeys(visible(one["variable"]) for one in match["bindings"]))
     colours = [MARK_COLOURS[number % len(MARK_COLOURS)] for number in range(len(order))]
     colour = {"field": "variable", "type": "nominal", "legend": None, "scale": {"domain": order, "range": colours}}
+    view = partial(_view, span=(first, last, over), colour=colour, zone=zone)
     views = []
     for panel in dict.fromkeys(one["series"] for one in marks):
         own, bound = [one for one in line if one["series"] == panel], [one for one in marks if one["series"] == panel]
-        views.append(_view(visible(panel), own, bound, shown, (first, last, over), colour, zone))
+        views.append(view(visible(panel), own, bound, shown))
         if short:
-            views.append(
-                _view(
-                    "the match, shaded, and what lies around it",
-                    own,
-                    [],
-                    (begin, end),
-                    (first, last, over),
-                    colour,
-                    zone,
-                )
-            )
+            views.append(view("the match, shaded, and what lies around it", own, [], (begin, end)))
     spec = {
         "title": {"text": visible(match["pattern"]), "fontSize": 13, "fontWeight": "bold"},
-        "vconcat": views or [_view("", [], [], shown, (first, last, over), colour, zone)],
+        "vconcat": views or [view("", [], [], shown)],
         "spacing": 12,
     }
     return Drawing(rendered(spec, quoted(match["pattern"])), f"{match['pattern']} {match['match_id']}")
@@ -332,8 +324,7 @@ def _view(
     if marks:
         layers.append(layer(marks, point, x=axis, y=y, color=colour, description=tip))
         layers.append(layer(placed, text, x=axis, y=y, color=colour, text=names))
-    named = {"text": title, "offset": 4}
-    return {"title": named, "width": WIDTH, "height": height, "layer": layers}
+    return {"title": {"text": title, "offset": 4}, "width": WIDTH, "height": height, "layer": layers}
 
 
 def _named_apart(marks: Sequence[Spec], across: tuple[float, float], up: tuple[float, float]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
+import cep_pictures as pictures
 import pyarrow as pa
 import pyarrow.compute as pc
 from airflow.api_fastapi.app import get_auth_manager
@@ -32,18 +33,6 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
 from airflow.utils.session import create_session
-from cep_pictures import (
-    SPANS,
-    STATES,
-    TASK_STATES,
-    DayCell,
-    count_line,
-    histogram,
-    run_chart,
-    small_histogram,
-    spans_of_run,
-    year_of_days,
-)
 from cep_plugin import ADAPTATION_DAGS, DAGS_OF_A_STREAM, PREFIX, REPLANNING_DAG
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
@@ -367,7 +356,7 @@ def runs(pages: Annotated[StreamsPages, Depends()]) -> HTMLResponse:
         rows=rows,
         pending=pages.pending(),
         overviews=[stream_overview(pages, name, tables) for name, tables in pages.tables.items()],
-        states=STATES,
+        states=pictures.STATES,
     )
 
 
@@ -388,8 +377,8 @@ def run(
     if record is None:
         raise HTTPException(404, "There is no such run.")
     asked_s, states = states_in_airflow(dag_id(pages.stream), run_id)
-    spans = spans_of_run(record, [step for other in days.values() for step in other.steps], asked_s, states)
-    spent = {kind: sum(one.end_s - one.begin_s for one in spans if one.kind == kind) for kind in SPANS}
+    spans = pictures.spans_of_run(record, [step for other in days.values() for step in other.steps], asked_s, states)
+    spent = {kind: sum(one.end_s - one.begin_s for one in spans if one.kind == kind) for kind in pictures.SPANS}
     spent["process"] = max(spent["process"] - (spent["work"] if states else 0), 0)  # tasks hold their work
     matches = [(name, number) for name, number in record.matches.items() if match in name]
     if len(matches) > SHOWN_RUNS:
@@ -404,8 +393,8 @@ def run(
         most_rows=SHOWN_ROWS,
         limit=SHOWN_RUNS,
         rows=rejected_rows(tables, record),
-        run_chart=run_chart(spans, min(one.begin_s for one in spans)) if spans else "",
-        spent=[(SPANS[kind], seconds) for kind, seconds in spent.items() if seconds],
+        run_chart=pictures.run_chart(spans, min(one.begin_s for one in spans)) if spans else "",
+        spent=[(pictures.SPANS[kind], seconds) for kind, seconds in spent.items() if seconds],
         advice=advice_about(record.error) if record.status == "failed" else [],
         dag_run=pages.dag_runs([run_id]).get((dag_id(pages.stream), run_id)),
         data_docs=next(
@@ -420,11 +409,10 @@ def states_in_airflow(dag: str, run_id: str) -> tuple[float | None, list[tuple[s
         asked = session.scalar(select(DagRun.queued_at).where(DagRun.dag_id == dag, DagRun.run_id == run_id))
         if asked is None:
             return None, []
-        known = select(Log.task_id, Log.map_index, Log.event, Log.dttm).order_by(Log.dttm, Log.id)
-        own = known.where(Log.dag_id == dag, Log.run_id == run_id, Log.event.in_(TASK_STATES), Log.dttm >= asked)
-        tasks = [
-            (f"{task} {number}" if (number or 0) > 0 else task, *came) for task, number, *came in session.execute(own)
-        ]
+        of_run = (Log.dag_id == dag, Log.run_id == run_id, Log.event.in_(pictures.TASK_STATES), Log.dttm >= asked)
+        known = select(Log.task_id, Log.map_index, Log.event, Log.dttm).where(*of_run).order_by(Log.dttm, Log.id)
+        came = session.execute(known).all()
+    tasks = [(f"{task} {place}" if place and place > 0 else task, state, at) for task, place, state, at in came]
     return asked.timestamp(), [(task, state, at.timestamp()) for task, state, at in tasks]
 
 
@@ -563,7 +551,7 @@ def matches(
         total=sum(counts),
         complete=complete,
         most=DOWNLOADED_MATCHES,
-        day_chart=histogram(
+        day_chart=pictures.histogram(
             list(zip(edges, edges[1:], counts, strict=False)), timezone, "matches over the time of their last event"
         ),
     )
@@ -652,12 +640,12 @@ def statistics(
     for one in overview.windows:
         begin, end = one.start_us or 0, one.end_us or 0
         spans.append((max(begin, spans[-1][1]) if spans else begin, end))
-    per_s = [one.events / ((one.end_us or 0) - (one.start_us or 0)) * 1e6 for one in overview.windows]
-    events = [(*span, rate) for span, rate in zip(spans, per_s, strict=True)]
+    seconds = [((one.end_us or 0) - (one.start_us or 0)) / 1e6 for one in overview.windows]
+    events = [(*span, one.events / s) for span, one, s in zip(spans, overview.windows, seconds, strict=True)]
 
     def over_day(number: Number) -> Markup | str:
         bars = [(*span, value) for span, value in zip(spans, view.over_windows(number), strict=True)]
-        return Markup(small_histogram(bars)) if bars else ""
+        return Markup(pictures.small_histogram(bars)) if bars else ""
 
     return pages.show(
         "statistics.html",
@@ -672,7 +660,7 @@ def statistics(
         notes=overview.notes,
         day=day,
         windows=len(spans),
-        rate_chart=histogram(events, overview.timezone, "events a second in the windows of the day") if spans else "",
+        rate_chart=pictures.histogram(events, overview.timezone, "events a second by window") if spans else "",
     )
 
 
@@ -721,8 +709,8 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         state = state_of_day(of_run, day in published, of_day.get(day, ()), day in stale)
         if state != "nothing":
             why = stale.get(day, "") if state == "stale" else of_run.error.partition("\n")[0] if of_run else ""
-            says = f"{state}: {why}" if why else f"{state}, {STATES[state][1]}"
-            cells.append(DayCell(day, state, says, pages.run_page(stream, of_run) if of_run else ""))
+            says = f"{state}: {why}" if why else f"{state}, {pictures.STATES[state][1]}"
+            cells.append(pictures.DayCell(day, state, says, pages.run_page(stream, of_run) if of_run else ""))
     return {
         "name": stream,
         "years": calendar_of(cells),
@@ -734,7 +722,7 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
     }
 
 
-def calendar_of(cells: Sequence[DayCell]) -> list[dict[str, Any]]:
+def calendar_of(cells: Sequence[pictures.DayCell]) -> list[dict[str, Any]]:
     """The years that have days, the latest first: each in words, as a drawing, and the years without days behind it."""
     years: list[dict[str, Any]] = []
     for year, of_year in groupby(reversed(cells), key=lambda cell: cell.day.year):
@@ -742,7 +730,7 @@ def calendar_of(cells: Sequence[DayCell]) -> list[dict[str, Any]]:
         states = Counter(cell.state for cell in own)
         said = ", ".join(f"{number:,} {state}" for state, number in states.items())
         gap = years[-1]["year"] - year - 1 if years else 0
-        years.append({"year": year, "says": said, "gap": gap, "drawing": Markup(year_of_days(own))})
+        years.append({"year": year, "says": said, "gap": gap, "drawing": Markup(pictures.year_of_days(own))})
     return years
 
 
@@ -775,7 +763,7 @@ def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
             "pattern": pattern,
             "day": recent[-1].final_day,
             "matches": -count,
-            "drawing": Markup(count_line([unit.counts.get(pattern, 0) for unit in recent])),
+            "drawing": Markup(pictures.count_line([unit.counts.get(pattern, 0) for unit in recent])),
         }
         for count, name, pattern, recent in rows[:SHOWN_PATTERNS]
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -101,8 +101,9 @@ def spans_of_run(
         tasks.setdefault(task, []).append((state, at))
     over = [begin if asked_s is None else asked_s]
     for task, reached in tasks.items():
-        first, end = reached[0][1], reached[-1][1]
-        own = next((one for one in free if task_of(one) == task.partition(" ")[0] and one.begin_s >= first), None)
+        first, end, name = reached[0][1], reached[-1][1], task.partition(" ")[0]
+        fits = (one for one in free if name.endswith(one.row.partition(" ")[0]) and one.begin_s >= first)
+        own = next(fits, None)
         free = [one for one in free if one is not own]
         row = task if own is None else own.row
         spans.append(Span(row, "queue", max((one for one in over if one <= first), default=first), first))
@@ -119,39 +120,26 @@ def spans_of_run(
     return [one for one in spans if one.kind == "work" or one.end_s - one.begin_s >= 0.05]
 
 
-def task_of(span: Span) -> str:
-    """The task of Airflow that does a step."""
-    step = span.row.partition(" ")[0]
-    return "estimate_statistics" if step == "statistics" else step
-
-
 def run_chart(spans: Sequence[Span], begin_s: float) -> str:
     """Draw the parts of a run at their real times, on one line of seconds from an instant on."""
     order = list(dict.fromkeys(one.row for one in sorted(spans, key=lambda one: one.begin_s)))
-    drawn = sorted(spans, key=lambda one: one.kind == "work")  # work lies upon the process that does it
-    rows = [
-        {
-            "row": one.row,
-            "from": one.begin_s - begin_s,
-            "to": one.end_s - begin_s,
-            "kind": one.kind,
-            "tip": f"{one.row}: {SPANS[one.kind][1]}, {one.end_s - one.begin_s:.1f} s",
-        }
-        for one in drawn
-    ]
-    ends = {one.row: max(other.end_s for other in spans if other.row == one.row) - begin_s for one in spans}
-    work = {one.row: f"{one.end_s - one.begin_s:.1f} s" for one in spans if one.kind == "work"}
-    labels = [{"row": row, "to": ends[row], "seconds": seconds} for row, seconds in work.items()]
+    moved = [replace(one, begin_s=one.begin_s - begin_s, end_s=one.end_s - begin_s) for one in spans]
+    moved.sort(key=lambda one: one.kind == "work")  # which lies upon the process that does it
+    told = {one: f"{one.end_s - one.begin_s:.1f} s" for one in moved}
+    rows = [{**vars(one), "tip": f"{one.row}: {SPANS[one.kind][1]}, {told[one]}"} for one in moved]
+    ends = {one.row: max(other.end_s for other in moved if other.row == one.row) for one in moved}
+    labels = [{"row": one.row, "to": ends[one.row], "says": told[one]} for one in moved if one.kind == "work"]
     title = f"seconds since {datetime.fromtimestamp(begin_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    x = {"field": "from", "type": "quantitative", "axis": {"title": title}, "scale": {"domainMin": 0}}
+    x = {"field": "begin_s", "type": "quantitative", "axis": {"title": title}, "scale": {"domainMin": 0}}
+    tips = {"field": "tip", "type": "nominal"}
     y = {"field": "row", "type": "nominal", "sort": order, "axis": {"minExtent": 120}}
     colours = {"domain": list(SPANS), "range": [colour for colour, _ in SPANS.values()]}
     colour = {"field": "kind", "type": "nominal", "legend": None, "scale": colours}
     bar = {"type": "bar", "aria": True, "cornerRadius": 2}
     label = {"type": "text", "align": "left", "dx": 5, "color": INK}
     layers = [
-        layer(rows, bar, x=x, x2={"field": "to"}, y=y, color=colour, description={"field": "tip", "type": "nominal"}),
-        layer(labels, label, x="to", y=y, text={"field": "seconds", "type": "nominal"}),
+        layer(rows, bar, x=x, x2={"field": "end_s"}, y=y, color=colour, description=tips),
+        layer(labels, label, x="to", y=y, text={"field": "says", "type": "nominal"}),
     ]
     spec = {"width": 900, "height": {"step": 24}, "layer": layers}
     return rendered(spec, "the steps of the run, and what lies between them, on a line of seconds")

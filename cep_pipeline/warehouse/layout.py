@@ -140,7 +140,7 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         "recorded_at": (UTC_MICROSECONDS, "Time at which the row was written: the latest row of a run and day counts."),
         "events": (pa.int64(), "Events published; null where the run did not come that far."),
         "rejected": (pa.int64(), "Rows rejected; null where the run did not come that far."),
-        "steps": (pa.string(), "Steps done, as a JSON list of `name`, `seconds` and `counts`."),
+        "steps": (pa.string(), "Steps done, as a JSON list of `name`, `seconds`, `counts` and `began_s` (Unix time)."),
         "matches": (pa.string(), "Numbers of matches by `pattern set.pattern`, as JSON."),
         "plans": (pa.string(), "Versions of the plans that were used, by pattern set, as JSON."),
         "validation": (pa.string(), "Result of the data checks, as JSON."),

@@ -147,7 +147,10 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
             status="succeeded",
             started_at=STARTED,
             finished_at=STARTED + timedelta(seconds=93.5),
-            steps=(RunStep("ingest", 12.25, {"events": 388_417}), RunStep("detect", 40.5)),
+            steps=(
+                RunStep("ingest", 12.25, {"events": 388_417}, STARTED.timestamp() + 8),
+                RunStep("detect", 40.5, began_s=STARTED.timestamp() + 50),
+            ),
             events=388_417,
             rejected=3,
             matches={"market.v_reversal": 1_234, "market.lead_lag": 5, "older.lead_lag": 0},
