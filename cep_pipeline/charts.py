@@ -301,7 +301,7 @@ def _view(
     """
     height = PANEL_HEIGHT if marks else STRIP_HEIGHT
     before = max((one["at"] for one in line if one["at"] < shown[0]), default=shown[0])
-    near = [one for one in line if before <= one["at"] <= shown[1]]
+    near = [{**one, "at": max(one["at"], shown[0])} for one in line if before <= one["at"] <= shown[1]]
     values = [one["y"] for one in (*near, *marks)] or [0.0]
     low, high = min(values), max(values)
     room = (high - low) * 0.15 or abs(high) / 1000 or 1.0
@@ -313,7 +313,7 @@ def _view(
     y = {"field": "y", "type": "quantitative", "scale": scale, "axis": {} if marks else {"tickCount": 2}}
     placed = _named_apart(marks, (left, right), (low - room, high + room))
     tip, names = ({"field": name, "type": "nominal"} for name in ("tip", "names"))
-    series = {"type": "line", "color": SERIES_COLOUR, "strokeWidth": 1.2, "interpolate": "step-after", "clip": True}
+    series = {"type": "line", "color": SERIES_COLOUR, "strokeWidth": 1.2, "interpolate": "step-after"}
     point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "stroke": "white", "aria": True}
     text = {"type": "text", "fontSize": 12, "fontWeight": "bold"}
     inside = [{"at": span[0], "to": span[1]}]
