@@ -35,18 +35,18 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_500),
     "planning": (("cep_pipeline/planning",), 4_979),
-    "warehouse": (("cep_pipeline/warehouse",), 3_255),
+    "warehouse": (("cep_pipeline/warehouse",), 3_263),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_022),
-    "cli": (("cep_pipeline/cli",), 3_547),
+    "cli": (("cep_pipeline/cli",), 3_572),
     "events": (("cep_pipeline/events",), 3_693),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
-    "statistics": (("cep_pipeline/statistics",), 1_907),
+    "statistics": (("cep_pipeline/statistics",), 1_925),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_965,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_831),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_520),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_886),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_637),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 258, 147, 18, 87
