@@ -159,24 +159,6 @@ class ListedBuffers:
         return pa.Table.from_batches(self._batches, schema_of_buffers(self._pattern))
 
 
-def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:
-    """Compressed tables of several patterns as one, which knows all their statements."""
-    statements = [text for table in tables for text in statements_of(table.schema)]
-    metadata = {STATEMENTS: json.dumps(statements, ensure_ascii=False).encode()}
-    return pa.concat_tables(table.replace_schema_metadata(metadata) for table in tables)
-
-
-def only_pattern(table: pa.Table, name: str) -> pa.Table | None:
-    """The rows of one pattern of a compressed table; None where the table knows of no such pattern."""
-    if "pattern" not in table.column_names:
-        return None
-    own = [text for text in statements_of(table.schema) if pattern_of(text).name == name]
-    found = table.filter(pc.equal(table.column("pattern"), name))
-    if not own and not found.num_rows:
-        return None
-    return found.replace_schema_metadata({STATEMENTS: json.dumps(own, ensure_ascii=False).encode()})
-
-
 def statements_of(schema: pa.Schema) -> list[str]:
     """The statements that the metadata of a compressed table hold, [] where there are none.
 
