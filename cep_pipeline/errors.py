@@ -8,12 +8,14 @@ What ends a process in order stands at the end: SIGINT (Ctrl-C), and SIGTERM, wh
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cep_pipeline.foreign_text import shortened_message
 
@@ -243,6 +245,75 @@ def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
     for number in handled:
         signal.signal(number, interrupt)
     report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
+
+
+class _Holding:
+    """The interruptions of the main thread that are kept for a while: how often, by what handlers, and which came."""
+
+    times = 0
+    before: ClassVar[dict[signal.Signals, Any]] = {}
+    came: int | None = None
+
+
+def hold_interruptions() -> bool:
+    """Keep Ctrl-C and SIGTERM until `let_interruptions`; false in other threads than the main one, which hear none.
+
+    A second signal ends the process at once all the same. One may come while handlers are exchanged: then it is raised
+    here, and nothing is kept.
+    """
+
+    def keep(number: int, _: FrameType | None) -> None:
+        _Holding.came = number
+        for one in _Holding.before:
+            signal.signal(one, signal.SIG_DFL)
+
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if not _Holding.times:
+        before = {number: signal.getsignal(number) for number in ENDING}
+        _Holding.before = {one: how for one, how in before.items() if how not in (None, signal.SIG_IGN)}
+        try:
+            for number in _Holding.before:
+                signal.signal(number, keep)
+        except KeyboardInterrupt:
+            _set_handlers_again()
+            raise
+    _Holding.times += 1
+    return True
+
+
+def let_interruptions() -> None:
+    """Let through what `hold_interruptions` has kept, when it has been taken back as often as it was asked for."""
+    _Holding.times -= 1
+    if not _Holding.times:
+        _set_handlers_again()
+        came, _Holding.came = _Holding.came, None
+        if came is not None:
+            os.kill(os.getpid(), came)
+
+
+def _set_handlers_again() -> None:
+    interruption = None
+    while True:
+        try:
+            for number, handler in _Holding.before.items():
+                signal.signal(number, handler)
+            break
+        except KeyboardInterrupt as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
+
+
+@contextmanager
+def interruptions_held() -> Iterator[None]:
+    """Keep Ctrl-C and SIGTERM until the block is done."""
+    holds = hold_interruptions()
+    try:
+        yield
+    finally:
+        if holds:
+            let_interruptions()
 
 
 def interruption(number: int) -> KeyboardInterrupt:

@@ -33,10 +33,10 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_500),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_488),
     "planning": (("cep_pipeline/planning",), 4_979),
-    "warehouse": (("cep_pipeline/warehouse",), 3_263),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_022),
+    "warehouse": (("cep_pipeline/warehouse",), 3_272),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_998),
     "cli": (("cep_pipeline/cli",), 3_572),
     "events": (("cep_pipeline/events",), 3_693),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
@@ -45,7 +45,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_965,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_886),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_936),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_637),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""

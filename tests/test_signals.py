@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from types import FrameType
 
 import pytest
+import sqlalchemy as sql
+
+from cep_pipeline.errors import interruptions_held
+from cep_pipeline.warehouse.database import FILES, Database
 
 UNWINDING = """
 import signal, sys, time
@@ -84,3 +91,32 @@ def test_a_signal_that_is_ignored_already_stays_so() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "Terminated\n"
         process.kill()
+
+
+def test_an_interruption_waits_until_the_block_is_done() -> None:
+    done, before = False, signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interruptions_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done = True
+    assert done
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interruption_waits_for_the_end_of_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that came before a block is left would keep its transaction open, and the database locked, while it lives."""
+    monkeypatch.setattr("cep_pipeline.warehouse.database.SQLITE_WAIT_S", 0.2)
+    database, other = (Database(f"sqlite:///{tmp_path / 'catalog.db'}", str(tmp_path)) for _ in range(2))
+    row = sql.insert(FILES).values(stream="s", table_name="t", size=0, sha256="")
+
+    def interrupt(frame: FrameType, kind: str, _: object) -> None:
+        if kind == "call" and frame.f_code.co_name == "__exit__":
+            sys.setprofile(None)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as interruption, database.begin() as connection:
+        connection.execute(row.values(path="first"))
+        sys.setprofile(interrupt)
+    with other.begin() as connection:
+        connection.execute(row.values(path="second"))
+    assert other.rows(sql.select(FILES.c.path).order_by(FILES.c.path)) == [("first",), ("second",)]
+    assert interruption.traceback  # it lives

@@ -12,22 +12,19 @@ import os
 import pickle
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cep_pipeline.compiled.object_code import cache_folder
-from cep_pipeline.errors import ENDING, CepError, InputError, NoRoom, interruption_before
+from cep_pipeline.errors import CepError, InputError, NoRoom, interruption_before, interruptions_held
 from cep_pipeline.spark.workers import trouble_with_workers
 
 if TYPE_CHECKING:
@@ -96,7 +93,7 @@ def spark_session(
         settings.pop("spark.master", None)
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     try:
-        with interruptions_held():
+        with interruptions_held():  # a JVM that is just being started would be left behind
             session = builder.getOrCreate()
     except Exception as error:
         if not _is_sparks(error):
@@ -309,35 +306,6 @@ def _with_second_try(master: str) -> str:
 
 TRIES = 2
 """Number of tries of a task on a local master; an error that the task itself explains is not tried again."""
-
-
-@contextmanager
-def interruptions_held() -> Iterator[None]:
-    """Keep Ctrl-C and SIGTERM until the block is done: a JVM that is just being started would be left behind.
-
-    A second signal ends the process at once all the same.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[int] = []
-
-    def hold(number: int, _: FrameType | None) -> None:
-        held.append(number)
-        for one in before:
-            signal.signal(one, signal.SIG_DFL)
-
-    before = {number: signal.getsignal(number) for number in ENDING}
-    before = {number: handler for number, handler in before.items() if handler not in (None, signal.SIG_IGN)}
-    for number in before:
-        signal.signal(number, hold)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if held:
-        os.kill(os.getpid(), held[0])
 
 
 def _is_submitted() -> bool:

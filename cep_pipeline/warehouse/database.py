@@ -21,10 +21,11 @@ from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sql
-from sqlalchemy import exc
+from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import BusyError, CepError, InputError, hold_interruptions, let_interruptions
 from cep_pipeline.storage import PRIVATE_FILE
 from cep_pipeline.warehouse.layout import FORMAT_VERSION
 
@@ -181,12 +182,29 @@ def _reached(uri: str | URL) -> tuple[URL, Engine]:
         url = make_url(uri)
         waits = {"timeout": SQLITE_WAIT_S} if url.get_backend_name() == "sqlite" else {}
         address = _for_reading(url) if _is_read_only(url) else url
-        return url, sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
+        engine = sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
+        event.listen(engine, "checkout", _hold)
+        event.listen(engine, "checkin", _let)
+        return url, engine
     except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise InputError(
             f"catalog {without_password(str(uri))}: no usable database address: {error}; "
             "write it as postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME, or leave it out for SQLite"
         ) from error
+
+
+def _hold(_: Any, record: ConnectionPoolEntry, *__: Any) -> None:
+    """Let no interruption come while a connection is in use.
+
+    One that comes while it is given back leaves its transaction open: it would keep the database locked, and clearing
+    up would wait for that.
+    """
+    record.info["holds"] = hold_interruptions()
+
+
+def _let(_: Any, record: ConnectionPoolEntry) -> None:
+    if record.info.pop("holds", False):
+        let_interruptions()
 
 
 def is_begun(uri: str | URL) -> bool:

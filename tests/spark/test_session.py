@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,7 +7,7 @@ import pytest
 
 from cep_pipeline.errors import CepError, InputError, Terminated
 from cep_pipeline.spark import session
-from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, shared_session, spark_session
+from cep_pipeline.spark.session import explain_failures, reason_of, shared_session, spark_session
 from cep_pipeline.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -75,15 +73,6 @@ def test_an_interruption_stays_one_where_the_call_that_it_ends_clears_up_in_vain
             raise interruption
         finally:
             raise ConnectionError("the JVM has ended")
-
-
-def test_an_interruption_waits_until_the_block_is_done() -> None:
-    done, before = False, signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interruptions_held():
-        os.kill(os.getpid(), signal.SIGINT)
-        done = True
-    assert done
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.long
