@@ -281,7 +281,7 @@ def test_why_names_the_events_that_reject() -> None:
     [failed] = told.failed
     assert failed.rule == "negation"
     assert failed.text == "~SEQ(B b, C{2} c[]) with b.x < c[].x AND sum(c[].x) > a.x"
-    assert "b = 1 at" in failed.seen and "c = 2 at" in failed.seen and ", 3 at" in failed.seen
+    assert "b = B x 1 at" in failed.seen and "c = C x 2 at" in failed.seen and ", C x 3 at" in failed.seen
     assert cep.why(pattern, table, {"a": 5, "d": 6}).is_match
     told = cep.why_not(pattern, table)
     assert (told.matches.matches, told.reached[-1].count.matches, told.reached[-2].count.matches) == (1, 1, 3)

@@ -324,7 +324,9 @@ def test_why_knows_that_a_full_list_is_left() -> None:
     pattern = parsed("SEQ(C{2} c[], B b) WHERE skip_till_next_match { TRUE } WITHIN 1 minute")
     assert cep.why(pattern, events, {"c": [0, 1], "b": 2}).is_match
     second = cep.why(pattern, events, {"c": [0, 1], "b": 3})
-    assert [(one.rule, one.seen) for one in second.failed] == [("strategy", "the run takes b = 2 instead")]
+    assert [(one.rule, one.seen) for one in second.failed] == [
+        ("strategy", "the run takes b = B at 1970-01-01 00:00:02.000 instead")
+    ]
     without = {one.text: one.without.matches for one in cep.why_not(pattern, events).left_out}
     assert without.items() >= {"c.LEN >= 2": 3, "c.LEN <= 2": 2, "skip_till_next_match": 2}.items()
 
