@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +50,8 @@ def dags(airflow_home: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def airflow_database(airflow_home: Path) -> Path:
     """The same with a migrated database."""
-    subprocess.run(
-        [sys.executable, "-m", "airflow", "db", "migrate"], env=dict(os.environ), check=True, capture_output=True
-    )
+    from airflow.utils.db import initdb
+
+    initdb()
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # Airflow's settings let all loggers tell what they do
     return airflow_home

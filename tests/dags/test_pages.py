@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import cep_pipeline as cep
 from cep_pipeline.adaptation.decisions import Verdict
@@ -29,6 +30,7 @@ from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse.records import DayStatistics, Decision, EventsFingerprint, RunRecord, RunStep
 from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.cli.command_line import cep as call
 from tests.dags.conftest import CHECKOUT
 from tests.pipeline.drift import DriftingStream, write_project
 from tests.statistics.market import market, parse
@@ -77,7 +79,7 @@ def airflow_app(airflow_database: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def configuration(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A pipeline with a run that succeeded, one that failed, and a stream that `cep run` has published."""
     folder = tmp_path_factory.mktemp("pipeline")
     for name in ("streams", "patterns"):
@@ -112,9 +114,9 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     for command in (
         ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],
-        ["run", "--config", str(folder / "pipeline.yaml"), "--stream", "generated_trades"],
+        ["run", "--config", str(folder / "pipeline.yaml"), "--stream", "generated_trades", "--master", "local[2]"],
     ):
-        subprocess.run([sys.executable, "-m", "cep_pipeline.cli", *command], check=True, capture_output=True)
+        assert call(*command, folder=folder).code == 0
     tables = Warehouse.open(folder / "warehouse").stream(StreamSchema.load(folder / "trades.yaml"))
     with tables.plan_lease("market", run_id="backfill__1") as lease:
         tables.record_plan(
