@@ -29,6 +29,7 @@ from cep_pipeline.pipeline.statistics import (
     local_time,
     statistics_of_events,
 )
+from cep_pipeline.planning.clause_statistics import format_number
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
 
@@ -210,9 +211,11 @@ def figure(value: float) -> str:
 
     Examples
     --------
-    >>> figure(0.0), figure(0.001234567), figure(12.3456), figure(1234567.8)
-    ('0', '0.001235', '12.35', '1,234,568')
+    >>> figure(0.0), figure(2.344e-5), figure(12.3456), figure(1234567.8)
+    ('0', '0.00002344', '12.35', '1,234,568')
     """
+    if 0 < value < 0.001:
+        return format_number(value)
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 

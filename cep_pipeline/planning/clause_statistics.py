@@ -350,6 +350,10 @@ def ln_difference(ln_larger: float, ln_smaller: float) -> float:
     return ln_larger + math.log(rest) if rest > 0 else -math.inf
 
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""The digits of an exponent, raised."""
+
+
 def from_ln(logarithm: float) -> float:
     """The number with this natural logarithm; infinity where it exceeds a float.
 
@@ -367,7 +371,7 @@ def format_number(value: float) -> str:
     Examples
     --------
     >>> format_number(1234567.0), format_number(0.49871), format_number(0.0), format_number(2e-9)
-    ('1,235,000', '0.4987', '0', '2e-09')
+    ('1,235,000', '0.4987', '0', '2×10⁻⁹')
     """
     if value == 0:
         return "0"
@@ -379,14 +383,16 @@ def format_ln(logarithm: float) -> str:
 
     Examples
     --------
-    >>> format_ln(math.log(136.54)), format_ln(0.0), format_ln(1000.0), format_ln(2.0**63)
-    ('136.5', '1', '1.97e+434', '1e+4005659580146784768')
+    >>> format_ln(math.log(136.54)), format_ln(0.0), format_ln(math.log(2.344e-5)), format_ln(1000.0)
+    ('136.5', '1', '0.00002344', '1.97×10⁴³⁴')
+    >>> format_ln(2.0**63)
+    '1×10⁴⁰⁰⁵⁶⁵⁹⁵⁸⁰¹⁴⁶⁷⁸⁴⁷⁶⁸'
     """
     if logarithm == -math.inf:
         return "0"
     exponent = math.floor(logarithm / math.log(10) + 1e-12)
-    if -4 <= exponent < 9:
+    if -6 <= exponent < 9:
         value = float(f"{math.exp(logarithm):.4g}")
-        return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.9f}".rstrip("0").rstrip(".")
     mantissa = 10 ** (logarithm / math.log(10) - exponent)  # of a logarithm without any decimals left it is 1
-    return f"{mantissa:.4g}e{exponent:+03d}"
+    return f"{mantissa:.4g}×10{str(exponent).translate(RAISED)}"
