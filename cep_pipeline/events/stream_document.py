@@ -485,14 +485,9 @@ class Expectation(Document):
 
     @property
     def bounds(self) -> str:
-        """The bounds in Great Expectations' words."""
-        named = {
-            "min_value": self.at_least if self.above is None else self.above,
-            "max_value": self.at_most if self.below is None else self.below,
-            "strict_min": None if self.above is None else True,
-            "strict_max": None if self.below is None else True,
-        }
-        return ", ".join(f"{name}={value}" for name, value in named.items() if value is not None)
+        """The bounds in words."""
+        named = {"above": self.above, "at least": self.at_least, "below": self.below, "at most": self.at_most}
+        return " and ".join(f"{name} {value:,.15g}" for name, value in named.items() if value is not None)
 
     @model_validator(mode="after")
     def _something(self) -> Expectation:

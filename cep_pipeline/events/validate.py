@@ -17,9 +17,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.columns import TIMESTAMP
@@ -202,7 +203,7 @@ class _Check(NamedTuple):
     column: str
     severity: str
     sentence: str
-    description: str | None
+    description: str
     unexpected: Unexpected
     values: int
     most: float = 0
@@ -213,34 +214,33 @@ def _rule_checks(figures: Figures, schema: StreamSchema, quality: Quality, day: 
     """Expect that no value breaks a rule: a column of the profile has the number of those that do."""
     checks: list[_Check] = []
 
-    def add(column: str, said: str, unexpected: Unexpected, severity: str, reason: str = "") -> None:
+    def add(column: str, said: str, unexpected: Unexpected, severity: str, zone: ZoneInfo | None = None) -> None:
         names = [check.column for check in checks]
         free = next(name for name in (column, *(f"{column}_{n}" for n in range(2, 1_000))) if name not in names)
         count, examples = unexpected.count, unexpected.examples
-        shown = f", such as {', '.join(map(str, examples))}" if examples else ""
-        sentence = f"{said} for {count} of {figures.rows} values{shown}{reason}"
-        checks.append(_Check(free, severity, sentence, said.removesuffix(" fails"), unexpected, figures.rows))
+        told = [datetime.fromtimestamp(one / 1e6, zone).replace(tzinfo=None) for one in examples] if zone else examples
+        shown = f", such as {', '.join(map(str, told))}" if {*examples} - {None} else ""
+        sentence = f"{said}: {count:,} of {figures.rows:,} values are not{shown}"
+        checks.append(_Check(free, severity, sentence, said, unexpected, figures.rows))
 
     def not_null(column: str, severity: str) -> None:
         missing = figures.missing[column]
-        said = f"{column}: expect_column_values_to_not_be_null() fails"
-        add(f"{column}_missing", said, Unexpected(missing, (None,) * min(missing, _EXAMPLES)), severity)
-
-    def between(expected: Expectation) -> None:
-        said = f"{expected.column}: expect_column_values_to_be_between({expected.bounds}) fails"
-        add(f"{expected.column}_outside", said, figures.outside[expected], expected.severity)
+        seen = Unexpected(missing, (None,) * min(missing, _EXAMPLES))
+        add(f"{column}_missing", f"{column} must be there", seen, severity)
 
     for column in dict.fromkeys([TIMESTAMP, schema.type_attribute, *schema.key]):
         not_null(column, "critical")
-    between(_all_bounds(schema, quality, day)[0])
+    said, seen = f"timestamp must be on {day}, {schema.timezone}", figures.outside[_all_bounds(schema, quality, day)[0]]
+    add("timestamp_outside", said, seen, "critical", ZoneInfo(schema.timezone))
     for expected in quality.expectations:
         if expected.not_null:
             not_null(expected.column, expected.severity)
         if expected.has_bounds:
-            between(expected)
+            said, seen = f"{expected.column} must be {expected.bounds}", figures.outside[expected]
+            add(f"{expected.column}_outside", said, seen, expected.severity)
         if expected.has_bounds and expected.column in figures.nans:
-            nans = Unexpected(figures.nans[expected.column])
-            add(f"{expected.column}_nan", f"{expected.column} is NaN", nans, expected.severity, ", and has bounds")
+            said, seen = f"{expected.column} must be a number", Unexpected(figures.nans[expected.column])
+            add(f"{expected.column}_nan", said, seen, expected.severity)
     return checks
 
 
@@ -256,11 +256,13 @@ def _day_checks(
         f"{rejected} of {rows} rows are rejected ({share:.2%}), more than max_rejected_share "
         f"({limit:.2%}) allows; correct the files or the schema, or raise quality.max_rejected_share in it{shown}{more}"
     )
-    yield _Check("rejected_share", "critical", sentence, None, Unexpected(rejected), rows, limit)
+    asked = f"at most {limit:.2%} of the rows may be rejected"
+    yield _Check("rejected_share", "critical", sentence, asked, Unexpected(rejected), rows, limit)
     if median is not None:
         least, most = quality.row_count.at_least * median, quality.row_count.at_most * median
         sentence = f"the day has {profile['events']:,} events; earlier days let expect {least:,.0f} to {most:,.0f}"
-        yield _Check("events", "warning", sentence, None, Unexpected(), profile["events"], most, least)
+        asked = f"the day must have {least:,.0f} to {most:,.0f} events, as earlier days let expect"
+        yield _Check("events", "warning", sentence, asked, Unexpected(), profile["events"], most, least)
 
 
 # -- the profile and its checkpoint ------------------------------------------------------------------------------------

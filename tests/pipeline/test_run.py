@@ -185,7 +185,7 @@ def test_an_expectation_of_the_schema_refuses_a_day_and_its_data_docs_are_kept(p
     (project.folder / "ticks.yaml").write_text(SCHEMA.replace("at_least: 0,", "at_least: 0, at_most: 599,"))
     (project.folder / "pipeline.yaml").write_text(PIPELINE + "checks: {folder: checks}\n")
     project.write_day(TUESDAY, [*ROWS[TUESDAY], "23:59:30,A,600"])
-    with pytest.raises(DataError, match=r"min_value=0.0, max_value=599.0\) fails for 1 of \d+ values, such as 600"):
+    with pytest.raises(DataError, match=r"x must be at least 0 and at most 599: 1 of \d+ values are not, such as 600"):
         project.run(run_id="own").run_days([MONDAY, TUESDAY])
     records = {record.day: record for record in project.tables().runs()}
     assert [records[day].status for day in (MONDAY, TUESDAY)] == ["succeeded", "failed"]
