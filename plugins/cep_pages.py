@@ -45,7 +45,7 @@ from starlette.exceptions import HTTPException
 import cep_pipeline
 from cep_pipeline.charts import MatchSeries, draw_match
 from cep_pipeline.cli.files import write_tables
-from cep_pipeline.cli.statistics import StatisticsView
+from cep_pipeline.cli.statistics import StatisticsView, figure
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
@@ -63,6 +63,7 @@ from cep_pipeline.statistics.terms import uses_of_terms
 from cep_pipeline.storage import folder_name
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
+    ends_of_day,
     events_around,
     events_between,
     events_of,
@@ -85,7 +86,8 @@ SHOWN_PATTERNS = 20  # of a stream of more patterns, the most frequent ones
 SHOWN_MATCHES = 200
 SHOWN_EVENTS = 6  # of a match in a list
 DOWNLOADED_MATCHES = 1_000_000
-HISTOGRAM_BARS = 48
+HISTOGRAM_BARS = 60
+BAR_STEPS_US = [s * 1_000_000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200)]
 # The pages hold no script and load nothing: so a browser need not allow any.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'",
@@ -101,7 +103,7 @@ templates = Environment(
     finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
 )
 templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
-templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4g}"
+templates.filters["figure"] = lambda value: "" if value is None else figure(value)
 templates.filters["plan_query"] = lambda plan, stream: urlencode(
     {"stream": stream, "pattern_set": plan.pattern_set, "version": plan.version}
 )
@@ -530,7 +532,7 @@ def matches(
     if query is None:
         return pages.say("No matches", "None are published.")
     found = matches_page(pages.matches, query, SHOWN_MATCHES, after)
-    edges = bars_of_day(query, timezone)
+    edges = bars_of_day(query, timezone, ends_of_day(pages.matches, query))
     counts, complete = matches_over_time(pages.matches, query, edges)
     unit = next((one for one in pages.units if one.final_day == query.day), None)
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -551,9 +553,7 @@ def matches(
         total=sum(counts),
         complete=complete,
         most=DOWNLOADED_MATCHES,
-        day_chart=pictures.histogram(
-            list(zip(edges, edges[1:], counts, strict=False)), timezone, "matches over the time of their last event"
-        ),
+        day_chart=pictures.histogram(list(zip(edges, edges[1:], counts, strict=False)), timezone, "matches"),
     )
 
 
@@ -660,7 +660,7 @@ def statistics(
         notes=overview.notes,
         day=day,
         windows=len(spans),
-        rate_chart=pictures.histogram(events, overview.timezone, "events a second by window") if spans else "",
+        rate_chart=pictures.histogram(events, overview.timezone, "events a second") if spans else "",
     )
 
 
@@ -769,14 +769,21 @@ def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
     ]
 
 
-def bars_of_day(query: MatchesQuery, timezone: str) -> list[int]:
-    """The instants between which the matches of a day are counted."""
-    first, last = day_bounds(query.day, timezone)
+def bars_of_day(query: MatchesQuery, timezone: str, ends: tuple[int, int] | None) -> list[int]:
+    """The instants between which matches are counted, from the first end to the last of those of the day.
+
+    They are as far apart as marks of a clock are, and count from midnight.
+    """
+    midnight, next_midnight = day_bounds(query.day, timezone)
+    first, last = ends or (midnight, next_midnight - 1)
     begin = first if query.from_us is None else query.from_us
-    end = last if query.to_us is None else query.to_us
+    end = max(begin, last) + 1 if query.to_us is None else query.to_us
     if end <= begin:
         raise HTTPException(422, "The time at which the matches begin is after the one at which they end.")
-    return [begin + (end - begin) * bar // HISTOGRAM_BARS for bar in range(HISTOGRAM_BARS + 1)]
+    fitting = (step for step in BAR_STEPS_US if (end - begin) // step < HISTOGRAM_BARS)
+    step = next(fitting, (end - begin) // HISTOGRAM_BARS)
+    begin -= (begin - midnight) % step
+    return [*range(begin, end, step), begin + -(-(end - begin) // step) * step]
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -149,24 +149,30 @@ Bar = tuple[int, int, float | None]
 """From an instant (microseconds) to another, a number; None where there is none."""
 
 
-def histogram(bars: Sequence[Bar], timezone: str, label: str) -> str:
-    """Draw numbers between instants; where there is none, nothing is drawn."""
+def histogram(bars: Sequence[Bar], timezone: str, unit: str) -> str:
+    """Draw numbers of a unit between instants; where there is none, nothing is drawn."""
 
     def local(instant_us: int) -> datetime:
         return datetime.fromtimestamp(instant_us / 1e6, ZoneInfo(timezone)).replace(tzinfo=None)
 
     rows = [
-        {"at": clock_ms(begin), "to": clock_ms(end), "count": number, "tip": f"{number:,.6g} from {begin} to {end}"}
+        {
+            "at": clock_ms(begin),
+            "to": clock_ms(end),
+            "count": number,
+            "tip": f"{number:,.6g} {unit} from {begin} to {end}",
+        }
         for begin, end, number in ((local(begin_us), local(end_us), number) for begin_us, end_us, number in bars)
         if number
     ]
     first, last = local(bars[0][0]), local(bars[-1][1])
     axis = time_axis("at", clock_ms(first), clock_ms(last))
-    axis["axis"]["title"] = f"{first:%Y-%m-%d}, {timezone}"
+    axis["axis"]["title"] = f"{' to '.join(dict.fromkeys((f'{first:%Y-%m-%d}', f'{last:%Y-%m-%d}')))}, {timezone}"
+    y = {"field": "count", "type": "quantitative", "axis": {"title": unit}}
     bar = {"type": "rect", "color": BLUE, "aria": True}
     tips = {"field": "tip", "type": "nominal"}
-    drawn = layer(rows, bar, x=axis, x2={"field": "to"}, y="count", y2={"datum": 0}, description=tips)
-    return rendered({"width": 780, "height": 110, **drawn}, label)
+    drawn = layer(rows, bar, x=axis, x2={"field": "to"}, y=y, y2={"datum": 0}, description=tips)
+    return rendered({"width": 780, "height": 110, **drawn}, f"{unit} over time")
 
 
 def small_histogram(bars: Sequence[Bar]) -> str:

@@ -108,6 +108,17 @@ def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Seque
     return counts[1:-1].tolist(), True
 
 
+def ends_of_day(tables: StreamReader, query: MatchesQuery) -> tuple[int, int] | None:
+    """The first and the last end of the matches of a day, of all patterns, as its files have them beside their rows."""
+    of_groups = (
+        file.metadata.row_group(group).column(file.schema.names.index("end_ts")).statistics
+        for _, file, group in _groups(tables, query, (0, 0))
+    )
+    found = [one for one in of_groups if one is not None and one.has_min_max]
+    ends = [int(pa.scalar(at, pa.timestamp("us", "UTC")).value) for one in found for at in (one.min, one.max)]
+    return (min(ends), max(ends)) if ends else None
+
+
 def match_row(tables: StreamReader, pattern_set: str, days: Iterable[date], match_id: str) -> pa.Table | None:
     """Read the match of an id on some days as a table of one row; None where there is none.
 

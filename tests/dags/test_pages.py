@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
@@ -28,6 +29,7 @@ from cep_pipeline.pipeline.plan_checks import InvariantReport, show_invariants
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.warehouse.match_pages import MatchesQuery
 from cep_pipeline.warehouse.records import DayStatistics, Decision, EventsFingerprint, RunRecord, RunStep
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.cli.command_line import cep as call
@@ -426,7 +428,7 @@ def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any
         "Pattern set market plan v1 , statistics",
         "price: no number 2",
         "1 of 1 are met",
-        "expect_column_values_to_be_between column price_mean, min_value 0 critical met 0",
+        "expect_column_values_to_be_between: column price_mean, min_value 0 critical met 0",
     ):
         assert part in shown, part
     assert "because c is rare" not in shown, "the plan has a page of its own"
@@ -506,8 +508,8 @@ def test_a_run_leads_to_the_data_docs_of_its_checkpoint(viewer: Any, configurati
     (link,) = re.findall('href="(/cep/checks/[^"]+)"', viewer.get(f"/cep/run?{asked}").text)
     answer = viewer.get(link)
     assert answer.status_code == 200 and "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    assert "price: expect_column_values_to_be_between(min_value=0.0, strict_min=True)" in unescape(answer.text)
-    assert "rejected_share" in answer.text
+    assert "price must be above 0" in unescape(answer.text)
+    assert "of the rows may be rejected" in answer.text
     # the links between the pages lead to pages
     for leading in (part for part in re.findall('href="([^"#]+)"', answer.text) if "//" not in part):
         expected = 404 if leading.endswith(".ico") else 200
@@ -640,11 +642,12 @@ def test_where_there_is_no_window_no_bar_is_drawn() -> None:
         ("0.0", "14.0", "24.0"),
         ("192.0", "2.0", "240.0"),
     ]
-    drawn = histogram(bars, "America/New_York", "x")
+    drawn = histogram(bars, "America/New_York", "matches")
     assert [tip.partition(" ")[0] for tip in drawn_nodes(drawn)] == [
         "2",
         "4",
     ] and "1969-12-31, America/New_York" in drawn
+    assert ">matches</text>" in drawn, "the axis says what is counted"
 
 
 def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path) -> None:
@@ -838,6 +841,45 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
         assert "0 matches" in text(viewer.get(f"/cep/matches?{REAL}&day={day_without}&start=00:00").text)
     assert viewer.get(f"/cep/matches?{REAL}&pattern_set=none").status_code == 404
     assert viewer.get(f"/cep/match?{REAL}&pattern_set=market&day={day}&match_id=none").status_code == 404
+
+
+def test_matches_over_a_day_are_drawn_from_the_first_to_the_last(viewer: Any, configuration: Path) -> None:
+    """The bars of a day of a few seconds are short, and none of its matches is left out."""
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    day = date(2025, 1, 6)
+    ends = tables.read_matches("market", day, day)["end_ts"].to_pylist()
+    assert max(ends) - min(ends) < timedelta(minutes=1)
+    tips = drawn_nodes(viewer.get(f"/cep/matches?{REAL}&day={day}").text)
+    assert len(tips) > 10 and sum(int(tip.partition(" ")[0].replace(",", "")) for tip in tips) == len(ends)
+    assert re.fullmatch(r"\d+ matches from 2025-01-06 09:30:00 to 2025-01-06 09:30:01", tips[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "ends", "first", "last", "seconds"),
+    [
+        ((None, None), ("09:30:00.5", "09:30:37.7"), "09:30:00", "09:30:38", 1),
+        ((None, None), ("09:30:00", "16:00:00"), "09:30:00", "16:10:00", 600),
+        (("10:00", "10:07"), ("09:30:00", "16:00:00"), "10:00:00", "10:07:00", 10),
+        (("10:00:05", None), ("09:30:00", "12:00:00"), "10:00:00", "12:02:00", 120),
+        ((None, None), None, "00:00:00", "24:00:00", 1800),
+    ],
+)
+def test_the_bars_of_a_day_begin_and_end_with_its_matches(
+    airflow_app: Any, given: Any, ends: Any, first: str, last: str, seconds: int
+) -> None:
+    from cep_pages import bars_of_day
+
+    midnight = int(datetime(2025, 1, 6, 5, tzinfo=UTC).timestamp()) * 1_000_000
+
+    def at(clock: str) -> int:
+        hours, minutes, *more = (float(part) for part in clock.split(":"))
+        return midnight + round((hours * 3600 + minutes * 60 + sum(more)) * 1e6)
+
+    bounds = [None if one is None else at(one) for one in given]
+    query = MatchesQuery("market", date(2025, 1, 6), None, *bounds)
+    edges = bars_of_day(query, "America/New_York", ends and (at(ends[0]), at(ends[1])))
+    assert (edges[0], edges[-1]) == (at(first), at(last))
+    assert {end - begin for begin, end in pairwise(edges)} == {seconds * 1_000_000}
 
 
 def test_matches_of_one_first_event_are_folded_and_show_times_and_values(viewer: Any, configuration: Path) -> None:
