@@ -44,6 +44,7 @@ from starlette.exceptions import HTTPException
 
 import cep_pipeline
 from cep_pipeline.charts import MatchSeries, draw_match
+from cep_pipeline.cli.adaptation import grows_by
 from cep_pipeline.cli.files import write_tables
 from cep_pipeline.cli.statistics import StatisticsView, figure
 from cep_pipeline.errors import CepError, InputError
@@ -104,6 +105,8 @@ templates = Environment(
 )
 templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
 templates.filters["figure"] = lambda value: "" if value is None else figure(value)
+templates.filters["of_ln"] = lambda value: "" if value is None else format_ln(value)
+templates.filters["growth"] = lambda value: "" if value is None else grows_by(value)
 templates.filters["plan_query"] = lambda plan, stream: urlencode(
     {"stream": stream, "pattern_set": plan.pattern_set, "version": plan.version}
 )
@@ -391,6 +394,7 @@ def run(
         match=match,
         matches=matches,
         sets=list(pages.configuration.stream_settings(pages.stream).pattern_sets),
+        summarized=summarized_patterns(pages.configuration, pages.stream),
         reasons=rejected_by_reason(tables, record),
         most_rows=SHOWN_ROWS,
         limit=SHOWN_RUNS,
@@ -469,6 +473,7 @@ def plan(
     return pages.show(
         "plan.html",
         pattern_set=pattern_set,
+        sets=list(pages.configuration.stream_settings(pages.stream).pattern_sets),
         plan=record,
         pattern=pattern,
         names=names,
@@ -535,6 +540,9 @@ def matches(
     edges = bars_of_day(query, timezone, ends_of_day(pages.matches, query))
     counts, complete = matches_over_time(pages.matches, query, edges)
     unit = next((one for one in pages.units if one.final_day == query.day), None)
+    summaries: dict[str, list[dict[str, Any]]] = {}
+    for row in pages.tables.read_summaries(query.pattern_set, query.day, query.day, pattern=query.pattern).to_pylist():
+        summaries.setdefault(row["pattern"], []).append(json.loads(row["groups"]) | json.loads(row["aggregates"]))
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for _, own in groupby(found.rows.to_pylist(), key=lambda row: row["pattern"]):
         said = said_events(pages.matches, rows := list(own), pages.loaded, query.pattern_set)
@@ -547,13 +555,17 @@ def matches(
         values=pages.again,
         days=[one.final_day for one in pages.units],
         counts={} if unit is None else dict(islice(unit.counts.items(), 2_000)),
+        limited={} if unit is None else unit.limited,
+        summaries=summaries,
         timezone=timezone,
         groups=list(groups.values()),
         following=found.following,
         total=sum(counts),
         complete=complete,
         most=DOWNLOADED_MATCHES,
-        day_chart=pictures.histogram(list(zip(edges, edges[1:], counts, strict=False)), timezone, "matches"),
+        day_chart=pictures.histogram([*zip(edges, edges[1:], counts, strict=False)], timezone, "matches")
+        if any(counts)
+        else "",
     )
 
 
@@ -611,6 +623,7 @@ def match(
         pattern_set=pattern_set,
         day=day,
         match=match_row(found, zone),
+        composed=inside is not found,
         statement=None if pattern is None else format_pattern(pattern),
         rules=[] if explained is None else explained.check_rows(),
         unexplained=unexplained,
@@ -700,6 +713,7 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         stale = {one.day: "; ".join(one.reasons) for one in found}
     except CepError as error:
         notes.append(str(error))
+    summarized = summarized_patterns(pages.configuration, stream)
     of_day: dict[date, list[PublishedMatches]] = {}
     for unit in units:
         of_day.setdefault(unit.final_day, []).append(unit)
@@ -708,17 +722,24 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
         of_run = latest.get(day)
         state = state_of_day(of_run, day in published, of_day.get(day, ()), day in stale)
         if state != "nothing":
-            why = stale.get(day, "") if state == "stale" else of_run.error.partition("\n")[0] if of_run else ""
+            limited = [f"{unit.pattern_set}.{name}" for unit in of_day.get(day, ()) for name in unit.limited]
+            why = {
+                "stale": stale.get(day, ""),
+                "limited": f"{', '.join(limited)} reached a limit, and its matches are not published",
+                "failed": " ".join(of_run.error.split("\n")[:2] if of_run else "").removeprefix(
+                    f"stream {stream!r}, day {day}: "
+                ),
+            }.get(state, "")
             says = f"{state}: {why}" if why else f"{state}, {pictures.STATES[state][1]}"
             cells.append(pictures.DayCell(day, state, says, pages.run_page(stream, of_run) if of_run else ""))
+    wanting = [cell for cell in cells if cell.state in ("failed", "stale", "limited")]
     return {
         "name": stream,
         "years": calendar_of(cells),
-        "wanting": [cell for cell in cells if cell.state in ("failed", "stale", "limited")][-SHOWN_REASONS:],
-        "patterns": match_counts(units),
+        "wanting": [list(days) for _, days in groupby(reversed(wanting[-SHOWN_REASONS:]), key=lambda cell: cell.says)],
+        "patterns": match_counts(units, summarized),
         "notes": notes,
         "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],
-        "days": len(published),
     }
 
 
@@ -747,7 +768,15 @@ def state_of_day(record: RunRecord | None, published: bool, units: Sequence[Publ
     return "published" if published else "nothing"
 
 
-def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
+def summarized_patterns(configuration: Configuration, stream: str) -> set[str]:
+    """The patterns with SUMMARIZE, which publish groups and no matches; none where the stream cannot be loaded."""
+    with suppress(CepError):
+        sets = loaded_stream(configuration, stream).pattern_sets
+        return {f"{own.name}.{one.name}" for own in sets for one in own.statements if one.summary is not None}
+    return set()
+
+
+def match_counts(units: Sequence[PublishedMatches], summarized: set[str]) -> list[dict[str, Any]]:
     """The numbers of matches of the latest days of each pattern, the most frequent first."""
     by_set: dict[str, list[PublishedMatches]] = {}
     for unit in units:
@@ -763,7 +792,10 @@ def match_counts(units: Sequence[PublishedMatches]) -> list[dict[str, Any]]:
             "pattern": pattern,
             "day": recent[-1].final_day,
             "matches": -count,
-            "drawing": Markup(pictures.count_line([unit.counts.get(pattern, 0) for unit in recent])),
+            "says": "summarized" if f"{name}.{pattern}" in summarized else "limited" * (pattern in recent[-1].limited),
+            "drawing": ""
+            if f"{name}.{pattern}" in summarized
+            else Markup(pictures.count_line([unit.counts.get(pattern, 0) for unit in recent])),
         }
         for count, name, pattern, recent in rows[:SHOWN_PATTERNS]
     ]

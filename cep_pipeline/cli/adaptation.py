@@ -198,7 +198,7 @@ def invariants_table(of: InvariantReport) -> Table | None:
             format_ln(one.invariant.comparison.ln_rejected),
             format_ln(one.left),
             format_ln(one.right),
-            _share(one.distance_to_violation),
+            grows_by(one.distance_to_violation),
             styled(("violated", "bold red")) if one.violated else "holds",
         )
         for one in shown
@@ -227,7 +227,7 @@ def closest_line(of: InvariantReport) -> str:
         return "\n".join(lines) or "nothing of the plan was decided by statistics: it has no invariants"
     patterns = of.current.pattern_set.patterns
     closest = min(of.verifications, key=lambda one: one.distance_to_violation)
-    state = "is violated" if closest.violated else f"may still grow by {_share(closest.distance_to_violation)}"
+    state = "is violated" if closest.violated else f"may still grow by {grows_by(closest.distance_to_violation)}"
     lines.append(f"closest to violation: {describe(closest.invariant, patterns)}: it {state}")
     return "\n".join(lines)
 
@@ -251,7 +251,7 @@ def _runs(plan: PatternPlan) -> str:
     return "; ".join(written(clause.order_or_tree) for clause in plan.clauses)
 
 
-def _share(ln_distance: float) -> str:
+def grows_by(ln_distance: float) -> str:
     """The share by which the chosen side may grow beside the rejected one."""
     if ln_distance >= math.log(10):
         return "× " + format_ln(ln_distance)

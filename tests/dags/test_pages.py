@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -71,6 +72,14 @@ FOLLOW = "; ".join(
     }.items()
 )
 """Patterns that are planned together, and share work."""
+COMBINED = """
+NAME drop PATTERN SEQ(SPY a, SPY b) WHERE b.diff <= -0.03 WITHIN 1 second RETURN a.price AS price;
+NAME drop_then_bank PATTERN SEQ(drop d, BAC b) WHERE b.size >= 300 WITHIN 1 second;
+NAME blocks PATTERN SEQ(Trade a, Trade b) WHERE [symbol] AND a.size >= 400 AND b.size > a.size WITHIN 2 seconds
+    SUMMARIZE count(*) AS number, max(b.price - a.price) AS highest GROUP BY a.symbol AS stock;
+NAME pairs PATTERN SEQ(Trade a, Trade b) WITHIN 2 seconds
+"""
+"""A pattern of matches of another one, one that is summarized, and one that reaches the limit of the set."""
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +117,11 @@ def configuration(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession)
         "pattern_sets": {
             "market": {"file": "patterns/generated_trades.sase"},
             "follow": {"file": "patterns/follow.sase", "planner": "sharing"},
+            "combined": {"file": "patterns/combined.sase", "limits": {"max_matches": 100_000}},
         },
     }
     (folder / "patterns" / "follow.sase").write_text(FOLLOW)
+    (folder / "patterns" / "combined.sase").write_text(COMBINED)
     streams = {"generated_trades": real, "others": unpublished, "trades": stream}
     document = {"streams": streams, "warehouse": {"location": "warehouse"}, "checks": {"folder": "log"}}
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
@@ -118,7 +129,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession)
         ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],
         ["run", "--config", str(folder / "pipeline.yaml"), "--stream", "generated_trades", "--master", "local[2]"],
     ):
-        assert call(*command, folder=folder).code == 0
+        assert call(*command, folder=folder).code == (5 if command[0] == "run" else 0)
     tables = Warehouse.open(folder / "warehouse").stream(StreamSchema.load(folder / "trades.yaml"))
     with tables.plan_lease("market", run_id="backfill__1") as lease:
         tables.record_plan(
@@ -370,8 +381,9 @@ def test_runs_are_listed_with_plan_rejected_rows_and_matches(viewer: Any) -> Non
 
 def test_decisions_are_listed_the_latest_first(viewer: Any) -> None:
     shown = text(viewer.get("/cep/decisions?stream=trades").text)
-    made = "trades market 2013-10-08 04:01:00 2013-10-07 replanning replaced v1 → v2 for that"
-    assert made in shown
+    made = "market 2013-10-08 04:01:00 2013-10-07 replanning replaced v1 → v2 for that"
+    assert made in shown and f"trades {made}" not in shown, "the stream is in the address of the page"
+    assert f"trades {made}" in text(viewer.get("/cep/decisions").text)
     assert shown.index(made) < shown.index("invariant replan v1 c exceeds a")
     assert viewer.get("/cep/decisions?stream=others").status_code == 404
 
@@ -421,13 +433,13 @@ def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any
     assert answer.status_code == 200
     shown = text(answer.text)
     for part in (
-        "Seconds from its first step to its end 93.5",
+        "From its first step to its end 93.5 s",
         "ingest 12.2 events 388,417",
         "v_reversal 1,234",
         "lead_lag 5",
         "Pattern set market plan v1 , statistics",
         "price: no number 2",
-        "1 of 1 are met",
+        "1 of 1 checks are met",
         "expect_column_values_to_be_between: column price_mean, min_value 0 critical met 0",
     ):
         assert part in shown, part
@@ -621,13 +633,27 @@ def test_pages_of_a_thousand_patterns_show_a_bounded_part(
     assert set(re.findall(r">all\.(p\d+)<", chosen)) == {name for name in names if "p77" in name}
 
 
-def test_statistics_are_named_by_patterns_and_drawn_by_windows(viewer: Any) -> None:
+def test_statistics_are_named_by_patterns_and_drawn_by_windows(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one window nothing is drawn: each bar would be as high as all others."""
+    import cep_pages
+
+    html = viewer.get(f"/cep/statistics?{REAL}").text
+    assert "<svg" not in html and "windows" not in text(html) and "market_wide_uptick.a" in html
+    of_day = cep_pages.StatisticsHistory.of_day
+
+    def with_another_window(self: Any, day: date | None) -> Any:
+        overview = of_day(self, day)
+        (window,) = overview.windows
+        following = replace(window, start_us=window.end_us, end_us=window.end_us + 60_000_000)
+        return replace(overview, windows=(window, following))
+
+    monkeypatch.setattr(cep_pages.StatisticsHistory, "of_day", with_another_window)
     html = viewer.get(f"/cep/statistics?{REAL}").text
     shown = unescape(text(html))
     assert "market_wide_uptick.a AIG where x.diff > 0 rate " in shown
     assert "v_reversal: low.price < high.price * 0.9995 (IBM where x.size >= 300) before (IBM) within 10 s: " in shown
     assert html.count("in the windows of the day, at most") == html.count("<tr>") - 1 > 20
-    assert "events from" not in shown and len(drawn_nodes(html)) >= 1, "the rate of all events in each window"
+    assert "events from" not in shown and len(drawn_nodes(html)) == 2, "the rate of all events in each window"
     earlier = viewer.get(f"/cep/statistics?{REAL}&day=2025-01-06").text
     assert "business day 2025-01-06" in earlier and "business day 2025-01-08" in html
     assert viewer.get(f"/cep/statistics?{REAL}&day=2024-01-06").status_code == 422
@@ -939,6 +965,99 @@ def test_tabs_and_links_of_airflow_lead_to_the_page_of_the_run(viewer: Any) -> N
 def drawn_nodes(html: str) -> list[str]:
     """What the nodes of the first drawing say where a user points at them."""
     return re.findall("<title>([^<]*)</title>", html.partition("<svg")[2].partition("</svg>")[0])
+
+
+def test_the_overview_says_of_which_patterns_there_are_no_matches_and_why(viewer: Any) -> None:
+    """Days of which the same is to be said are one line."""
+    html = viewer.get(f"/cep/?{REAL}").text
+    shown = text(html)
+    same = "2025-01-08 , 2025-01-07 , 2025-01-06 limited: combined.pairs reached a limit, and its matches are not"
+    assert same in shown and len(re.findall("limited: combined.pairs", re.sub("<title>.*?</title>", "", html))) == 1
+    assert "combined.blocks 2025-01-08 summarized" in shown and "combined.pairs 2025-01-08 limited" in shown
+    assert 'aria-label="Streams"' not in html, "the way to other streams is above, and stands there once"
+    assert "Airflow" not in shown, "no run is one of Airflow"
+
+
+def test_groups_of_a_day_stand_beside_its_matches(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    day = date(2025, 1, 6)
+    address = f"/cep/matches?{REAL}&pattern_set=combined&day={day}"
+    shown = text(viewer.get(address).text)
+    rows = tables.read_summaries("combined", day, day).to_pylist()
+    assert len(rows) > 3
+    for row in rows:
+        group, made = json.loads(row["groups"]), json.loads(row["aggregates"])
+        assert f"{group['stock']} {made['number']} {made['highest']:.10g}" in shown
+    limited = "pairs was stopped by its limit, max_matches 100,000: none of its matches is published"
+    assert limited in shown and "blocks: summarized" in shown
+    of_drop = text(viewer.get(f"{address}&pattern=drop").text)
+    assert limited not in of_drop and "summarized" not in of_drop
+    of_none = viewer.get(f"{address}&pattern=pairs").text
+    assert "<svg" not in of_none and limited in text(of_none), "nothing is drawn of no match"
+
+
+def test_a_run_says_which_patterns_are_limited_or_summarized(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    run = next(run for run in tables.runs() if run.day == date(2025, 1, 6))
+    asked = urlencode({"stream": "generated_trades", "run_id": run.run_id, "day": "2025-01-06"})
+    shown = text(viewer.get(f"/cep/run?{asked}").text)
+    assert "generated_trades, 2025-01-06: limited" in shown
+    assert "combined.blocks summarized" in shown and "combined.pairs limited" in shown
+    assert "price must be above 0 critical met 0" in shown
+    assert "timestamp must be on 2025-01-06, America/New_York critical met 0" in shown
+
+
+def test_a_match_of_matches_says_so_and_shows_values_in_words(viewer: Any, configuration: Path, match_id: str) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    day = date(2025, 1, 6)
+    found = tables.read_matches("combined", day, day, pattern="drop_then_bank", limit=1)["match_id"][0].as_py()
+    shown = text(viewer.get(f"/cep/match?{REAL}&pattern_set=combined&day={day}&match_id={found}").text)
+    said = "Variables with a dot are events of the matches that this one is made of"
+    assert said in shown and " d.a " in shown
+    plain = text(viewer.get(f"/cep/match?{REAL}&pattern_set=market&day={day}&match_id={match_id}").text)
+    assert said not in plain and "The match is shaded." in plain
+    assert "False" not in plain and " no " in plain and "[170" not in plain
+    assert re.search(r", 2025-01-06 [\d:.]+( to [\d:.]+)? America", plain), "the day of the match stands there once"
+
+
+def test_a_failed_day_is_told_by_what_was_wrong(viewer: Any, configuration: Path) -> None:
+    """The first lines of the error, without what the page says already."""
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
+    day, said = MONDAY - timedelta(days=7), "the events failed validation, nothing of the day is published:"
+    error = f"stream 'trades', day {day}: {said}\n  price must be above 0: 97 of 3,851 values are not\nCorrect it"
+    tables.record_run(replace(record, run_id="invalid", day=day, status="failed", error=error))
+    shown = text(viewer.get("/cep/?stream=trades").text)
+    assert f"{day} failed: {said} price must be above 0: 97 of 3,851 values are not" in shown
+
+
+def test_plans_of_other_pattern_sets_are_one_click_away(viewer: Any) -> None:
+    html = viewer.get(f"/cep/plan?{REAL}&pattern_set=market&version=1").text
+    assert "generated_trades, market: plan 1" in text(html)
+    links = {unescape(link) for link in re.findall(r'href="([^"]+)"', html)}
+    assert f"/cep/plans?{REAL}&pattern_set=follow" in links
+    assert viewer.get(f"/cep/plans?{REAL}&pattern_set=follow").headers["location"].startswith("/cep/plan?")
+    assert html.index("pattern=v_reversal") < html.index("<pre>"), "the way to a pattern stands before the long text"
+
+
+def test_costs_of_invariants_are_numbers_as_in_the_reason(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cep_pages
+
+    from cep_pipeline.planning.clause_statistics import format_ln
+
+    seen: list[InvariantReport] = []
+
+    def kept(*given: Any, **more: Any) -> InvariantReport:
+        seen.append(show_invariants(*given, **more))
+        return seen[0]
+
+    monkeypatch.setattr(cep_pages, "show_invariants", kept)
+    shown = text(viewer.get(f"/cep/invariants?{REAL}&pattern_set=market").text)
+    invariants = seen[0].to_json()["invariants"]
+    assert len(invariants) > 5
+    for one in invariants:
+        chosen, rejected = (format_ln(side) for side in one["now"])
+        assert re.search(rf"{re.escape(one['says'])} {chosen} {rejected} (-?[\d.]+%|× [\d,.]+) (yes|no)", shown)
 
 
 def test_a_decision_shows_what_it_brought(viewer: Any, configuration: Path) -> None:
