@@ -128,7 +128,11 @@ def run_chart(spans: Sequence[Span], begin_s: float) -> str:
     told = {one: f"{one.end_s - one.begin_s:.1f} s" for one in moved}
     rows = [{**vars(one), "tip": f"{one.row}: {SPANS[one.kind][1]}, {told[one]}"} for one in moved]
     ends = {one.row: max(other.end_s for other in moved if other.row == one.row) for one in moved}
-    labels = [{"row": one.row, "to": ends[one.row], "says": told[one]} for one in moved if one.kind == "work"]
+    worked: dict[str, float] = {}
+    for one in moved:
+        if one.kind == "work":
+            worked[one.row] = worked.get(one.row, 0) + one.end_s - one.begin_s
+    labels = [{"row": row, "to": ends[row], "says": f"{seconds:.1f} s"} for row, seconds in worked.items()]
     title = f"seconds since {datetime.fromtimestamp(begin_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     x = {"field": "begin_s", "type": "quantitative", "axis": {"title": title}, "scale": {"domainMin": 0}}
     tips = {"field": "tip", "type": "nominal"}

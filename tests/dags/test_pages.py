@@ -513,6 +513,16 @@ def test_a_day_of_a_run_of_the_command_line_waits_for_its_other_days(viewer: Any
     assert parts[:2] == [waits, f"detect all: {own}"] and "detect all: at work, 5.0 s" in parts
 
 
+def test_steps_of_one_name_have_one_number_beside_their_bars(viewer: Any, configuration: Path) -> None:
+    """Numbers over each other cannot be read."""
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
+    steps = tuple(RunStep("plan", 1 + at, began_s=STARTED.timestamp() + 5 * at) for at in range(3))
+    tables.record_run(replace(record, run_id="three plans", steps=steps))
+    html = viewer.get(RUN_PAGE.replace("backfill__1", "three+plans")).text
+    assert re.findall(r">([\d.]+ s)</text>", html) == ["6.0 s"]
+
+
 def test_a_run_leads_to_the_data_docs_of_its_checkpoint(viewer: Any, configuration: Path) -> None:
     tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
     run = next(run for run in tables.runs() if run.day == date(2025, 1, 6))
