@@ -281,7 +281,7 @@ def preview(
         "rejected": loaded.rejected,
         "days": [end.date().isoformat() for end in ends],
         "types": {str(one[kind]): one["count_all"] for one in types.to_pylist()},
-        "first": [{**one, "timestamp": one["timestamp"].astimezone(zone).isoformat(sep=" ")} for one in shown],
+        "first": [{name: _local(value, zone) for name, value in one.items()} for one in shown],
         "rejected_rows": [
             {"file": file, "line": row.line, "reason": row.reason, "row": row.raw}
             for file, row in loaded.examples[:rows]
@@ -293,6 +293,11 @@ def preview(
         say_json(document)
     else:
         _print_preview(document, read.timezone)
+
+
+def _local(value: Any, zone: ZoneInfo) -> Any:
+    """A value of an event, a time as the clocks of a zone show it."""
+    return value.astimezone(zone).isoformat(sep=" ") if isinstance(value, datetime) else value
 
 
 def _asked_files(

@@ -357,15 +357,17 @@ def event_tables(
                     "" if place else str(number),
                     event["variable"],
                     "" if event[TIMESTAMP] is None else local(event[TIMESTAMP]),
-                    *(cell(event["attributes"][name]) for name in names),
+                    *(cell(event["attributes"][name], local) for name in names),
                     *(["" if place else _returns(row["returns"])] if returned else []),
                 )
             shown.add_section()
         yield shown
 
 
-def cell(value: Any) -> str:
-    """A value of an attribute; a list shows its last values, the latest of them last."""
+def cell(value: Any, local: Callable[[datetime], str] = str) -> str:
+    """A value of an attribute, a time as it is written there; a list shows its last values, the latest of them last."""
+    if isinstance(value, datetime):
+        return local(value)
     if isinstance(value, list):
         return f"[{'…, ' if len(value) > 3 else ''}{', '.join(map(cell, value[-3:]))}]"
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
@@ -448,8 +450,5 @@ def summary_table(name: str, rows: pa.Table, zone: str) -> Table:
     """The rows of a pattern, the first ones of very many, with times in a zone."""
     more = f", the first {SHOWN_ROWS} of {rows.num_rows:,}" if rows.num_rows > SHOWN_ROWS else ""
     local = local_in(zone)
-    shown = (
-        [local(value) if isinstance(value, datetime) else cell(value) for value in row.values()]
-        for row in rows.slice(0, SHOWN_ROWS).to_pylist()
-    )
+    shown = ([cell(value, local) for value in row.values()] for row in rows.slice(0, SHOWN_ROWS).to_pylist())
     return table_of(rows.column_names, shown, f"{name}{more}")

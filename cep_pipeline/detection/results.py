@@ -402,8 +402,10 @@ MOST_SHOWN = 3
 """Values of a list, and attributes of an event, that are told."""
 
 
-def value_in_words(value: Any) -> str:
-    """Return a value of an attribute; a list shows its last values, the latest of them last."""
+def value_in_words(value: Any, timezone: str = "UTC") -> str:
+    """Return a value of an attribute, a time as a zone shows it; a list shows its last values, the latest last."""
+    if isinstance(value, datetime):
+        return local_time(value, timezone)
     if isinstance(value, list):
         return f"[{'…, ' if len(value) > MOST_SHOWN else ''}{', '.join(map(value_in_words, value[-MOST_SHOWN:]))}]"
     return "null" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
@@ -449,16 +451,18 @@ def events_in_words(
             continue
         time = local_time(event["timestamp"], timezone)
         values = {name: value for name, value in event.items() if name not in _NO_ATTRIBUTES}
-        yield " ".join([event["variable"], time.removeprefix(f"{before} "), *values_in_words(values, type_attribute)])
+        yield " ".join(
+            [event["variable"], time.removeprefix(f"{before} "), *values_in_words(values, type_attribute, timezone)]
+        )
         before = time.partition(" ")[0]
 
 
 _NO_ATTRIBUTES = (*OF_MATCH, *_CLOCK)
 
 
-def values_in_words(values: Mapping[str, Any], type_attribute: str | None) -> list[str]:
+def values_in_words(values: Mapping[str, Any], type_attribute: str | None, timezone: str) -> list[str]:
     """Return the type of an event and its first few attributes, with their names, without those that are null."""
-    known = {name: value_in_words(value) for name, value in values.items() if value is not None}
+    known = {name: value_in_words(value, timezone) for name, value in values.items() if value is not None}
     kind = [known.pop(name) for name in (type_attribute,) if name in known]
     return [*kind, *[f"{name} {value}" for name, value in known.items()][:MOST_SHOWN]]
 

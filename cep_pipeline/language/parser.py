@@ -418,7 +418,9 @@ class _Statement:
                 told = f"cannot apply {function} to {type_name(expression.type)}: {of.needs}"
                 raise self.cursor.error(told, start.span)
         self.cursor.expect_symbol(")")
-        return SummaryAggregate(function, expression, *self._column(format_aggregate(function, expression), taken))
+        column = self._column(format_aggregate(function, expression), taken)
+        is_time = function in ("min", "max") and self.scope.is_time(expression)
+        return SummaryAggregate(function, expression, *column, is_time=is_time)
 
     def _summary_group(self, taken: dict[str, int]) -> SummaryGroup:
         start = self.cursor.current
@@ -430,7 +432,9 @@ class _Statement:
             expression = self._value_of_a_match()
             if expression.type is ValueType.FLOAT64_LIST:
                 raise self.cursor.error("a list is no group; group by numbers, strings or bools", expression.span)
-        return SummaryGroup(expression, bucket_us, *self._column(format_group(expression, bucket_us), taken))
+        column = self._column(format_group(expression, bucket_us), taken)
+        is_time = self.scope.is_time(expression)
+        return SummaryGroup(expression, bucket_us, *column, is_time=is_time)
 
     def _bucket(self) -> int:
         """Read `bucket(L)`; returns L in microseconds."""

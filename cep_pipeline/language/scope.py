@@ -104,7 +104,7 @@ class Scope:
             raise self.source.error(f"unknown attribute {name.value!r} of type {of_type}{hint}", name.span)
         return kind
 
-    def is_time(self, expression: Expression) -> bool:
+    def is_time(self, expression: Expression | None) -> bool:
         """True for an attribute that is a time, of one event or the first, last, least or greatest of a list."""
         of_one = isinstance(expression, Aggregate) and expression.function in ("first", "last", "min", "max")
         if not (of_one or isinstance(expression, Reference)):

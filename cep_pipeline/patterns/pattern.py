@@ -179,6 +179,8 @@ class SummaryAggregate:
     name: str
     named: bool = False
     """True if the name was written with AS."""
+    is_time: bool = False
+    """True for the least or greatest of an attribute that is a time: its column is one of times."""
 
     @property
     def of(self) -> SummaryFunction:
@@ -195,6 +197,8 @@ class SummaryGroup:
     name: str
     named: bool = False
     """True if the name was written with AS."""
+    is_time: bool = False
+    """True for an attribute that is a time: its column is one of times, as that of a bucket."""
 
     def __post_init__(self) -> None:
         if (self.expression is None) == (self.bucket_us is None):

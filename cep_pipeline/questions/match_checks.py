@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.detect import DetectionRun, detect
 from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.negated_structures import StructureCheck
 from cep_pipeline.detection.results import (
     MOST_SHOWN,
@@ -53,7 +54,9 @@ from cep_pipeline.patterns.conditions import (
     Membership,
     NullTest,
     Truth,
+    expressions_of,
 )
+from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
 from cep_pipeline.patterns.rewriting import restricted, with_operands
@@ -163,7 +166,7 @@ class Explanation:
                 row["variable"],
                 local_time(row[TIMESTAMP], self.timezone),
                 *self.places[number : number + 1],
-                *(value_in_words(row[name]) for name in names),
+                *(value_in_words(row[name], self.timezone) for name in names),
             ]
             for number, row in enumerate(self.events.to_pylist())
         ]
@@ -355,9 +358,17 @@ class AskedPattern:
         """Name an event of `table` by its type, its values and its time; a match that is one by its id and its time."""
         names = [name for name in columns_of(self.pattern) if name not in (SEQ, COMPOSED_MATCH)]
         place = pc.index(self.table[SEQ], seq).as_py()
-        [row] = self.table.select(dict.fromkeys((*names, TIMESTAMP))).slice(place, 1).to_pylist()
+        found = self.table.select(dict.fromkeys((*names, TIMESTAMP))).slice(place, 1)
+        [row] = _with_times(found, self.times).to_pylist()
         time = local_time(row.pop(TIMESTAMP), timezone)
-        return f"{self.match_name(seq) or ' '.join(values_in_words(row, self.pattern.type_attribute))} at {time}"
+        told = values_in_words(row, self.pattern.type_attribute, timezone)
+        return f"{self.match_name(seq) or ' '.join(told)} at {time}"
+
+    @property
+    def times(self) -> frozenset[str]:
+        """The attributes that are times, in the stream and in what matches that are events return."""
+        returned = [item for one in self.written.composes for item in one.returns]
+        return frozenset({*self.written.times, *(item.name for item in returned if item.is_time)})
 
     @property
     def days(self) -> int:
@@ -375,7 +386,7 @@ class AskedPattern:
             if not places[variable.name] or (len(places[variable.name]) > 1 and not variable.kleene):
                 raise InputError(f"{variable.name} binds {'at least ' if variable.kleene else ''}one event")
         rows = {variable.name: _rows_of(prepared, places[variable.name]) for variable in clause.positive}
-        asked = _Rules(pattern, clause, prepared, rows, timezone, partial(self.in_words, timezone=timezone))
+        asked = _Rules(pattern, clause, prepared, rows, timezone, partial(self.in_words, timezone=timezone), self.times)
         checks = tuple(asked.checks())
         if all(check.holds for check in checks) and not pattern.strategy.forks:
             checks = (*checks, asked.strategy())
@@ -388,7 +399,7 @@ class AskedPattern:
             }
         )
         shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ, COMPOSED_MATCH)]
-        found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
+        found = _with_times(match_events(as_match, table, shown).drop_columns(["pattern", "match_id"]), self.times)
         names = tuple(self.match_name(seq) for _, seq in bound)
         composed: list[tuple[str, str, UUID]] = []
         if self.written.composes:
@@ -484,6 +495,7 @@ class _Rules:
     rows: Mapping[str, Array]
     timezone: str
     name_of: Callable[[int], str]
+    times: Collection[str]
 
     @property
     def matched(self) -> Array:
@@ -568,7 +580,8 @@ class _Rules:
             codes = agreement_codes(self.events, (attribute,))[0][self.matched]
             partition = attribute in self.clause.partition_by
             text = f"PARTITION BY {attribute}" if partition else f"[{attribute}]"
-            values = [value_in_words(_value(self.events.column(attribute), int(row))) for row in self.matched]
+            in_words = partial(_side_in_words, zone=self.timezone if attribute in self.times else None)
+            values = [in_words(_value(self.events.column(attribute), int(row))) for row in self.matched]
             holds = len(codes) == 1 or (bool((codes == codes[0]).all()) and bool(codes[0] >= 0))
             yield RuleCheck("agreement", text, holds, ", ".join(dict.fromkeys(values)))
 
@@ -581,7 +594,10 @@ class _Rules:
         misses = [_miss(conjunct, values, int(place)) for place in failing[:_MOST_CHOICES]]
         worst = max(range(len(misses)), key=lambda one: misses[one][1] or 0.0, default=None)
         place = 0 if worst is None else int(failing[worst])
-        seen = " OR ".join(_atom_seen(atom, one, place) for atom, one in zip(conjunct.atoms, values, strict=True))
+        seen = " OR ".join(
+            _atom_seen(atom, one, place, self.timezone if _compares_times(atom, self.times) else None)
+            for atom, one in zip(conjunct.atoms, values, strict=True)
+        )
         if len(truth) > 1:
             seen += f" ({len(failing):,} of {len(truth):,} fail)" if len(failing) else f" and {len(truth) - 1:,} more"
         short_by, share = (None, None) if worst is None else misses[worst]
@@ -711,15 +727,38 @@ def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) 
     return min(found, key=lambda one: one[1], default=(None, None))
 
 
-def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
-    sides = [value_in_words(_value(column, place)) for column in columns]
+def _with_times(events: pa.Table, times: Collection[str]) -> pa.Table:
+    """Events with the attributes that are times as such; detection has them as numbers."""
+    for place, name in enumerate(events.column_names):
+        if name in times:
+            events = events.set_column(place, name, events.column(name).cast(UTC_MICROSECONDS))
+    return events
+
+
+def _compares_times(atom: Atom, times: Collection[str]) -> bool:
+    """True where a side is the time of an event, or an attribute that is one: the other sides are moments, too."""
+    match atom:
+        case Comparison() | Between() | Membership() | NullTest():
+            sides = [one for one in expressions_of(atom) if isinstance(one, Reference)]
+            return any(one.attribute == TIMESTAMP or one.attribute in times for one in sides)
+    return False
+
+
+def _side_in_words(value: Any, zone: str | None) -> str:
+    """A value that is compared; with a zone it is a moment."""
+    return value_in_words(value) if zone is None or not isinstance(value, int) else local_time(value, zone)
+
+
+def _atom_seen(atom: Atom, columns: Sequence[Column], place: int, zone: str | None) -> str:
+    sides = [_side_in_words(_value(column, place), zone) for column in columns]
     match atom:
         case Comparison(comparator):
             return f"{sides[0]} {comparator.value} {sides[1]}"
         case Between(negated=negated):
             return f"{sides[0]} {'NOT ' if negated else ''}BETWEEN {sides[1]} AND {sides[2]}"
         case Membership(_, values, _, negated):
-            some = ", ".join(map(format_value, values[:MOST_SHOWN]))
+            shown = values[:MOST_SHOWN]
+            some = ", ".join(map(format_value, shown) if zone is None else (_side_in_words(one, zone) for one in shown))
             more = f" and {len(values) - MOST_SHOWN:,} more" if len(values) > MOST_SHOWN else ""
             return f"{sides[0]} {'NOT ' if negated else ''}IN ({some}{more})"
         case NullTest(negated=negated):

@@ -184,6 +184,26 @@ def test_a_project_is_made_and_checked(folder: Path) -> None:
     assert "days: 2025-03-04 (UTC)" in seen.output
 
 
+def test_times_of_attributes_are_shown_by_the_clock_of_the_stream(folder: Path) -> None:
+    schema = """
+        name: t
+        timezone: Europe/Copenhagen
+        base_type: T
+        timestamp: time
+        attributes: {x: float64, due: timestamp, seen: {type: timestamp, timezone: UTC}}
+        source: {format: csv, path: t.csv}
+    """
+    (folder / "s.yaml").write_text(schema)
+    (folder / "t.csv").write_text("time,x,due,seen\n2025-03-04 09:00,1,2025-03-07,2025-03-04 08:01\n")
+    (folder / "p.sase").write_text("NAME p PATTERN T a WHERE a.due > a.seen WITHIN 1 second")
+    [first] = json.loads(cep("preview", "t.csv", "--schema", "s.yaml", "--json", folder=folder).output)["first"]
+    assert (first["due"], first["seen"]) == ("2025-03-07 00:00:00+01:00", "2025-03-04 09:01:00+01:00")
+    asked = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "t.csv")
+    shown = cep("detect", *asked, folder=folder).errors
+    assert "2025-03-07 00:00:00.000" in shown and "2025-03-04 09:01:00.000" in shown
+    assert "2025-03-07 00:00:00.000 > 2025-03-04 09:01:00.000" in cep("why", "p", "1", *asked, folder=folder).output
+
+
 def test_files_whose_names_tell_no_day_are_previewed_and_run_day_by_day(folder: Path) -> None:
     (folder / "all.csv").write_text(READINGS + READINGS.partition("\n")[2].replace("03-04", "03-06"))
     made = cep("init", "p", "--data", "all.csv", "--timezone", "UTC", folder=folder)

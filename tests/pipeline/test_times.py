@@ -85,6 +85,41 @@ def test_they_are_returned_as_times_from_files(project: Project) -> None:
     assert len(cep.detect(patterns, events)["again"]) == 1
 
 
+def test_summarize_has_them_as_times(project: Project) -> None:
+    text = "NAME s PATTERN A a WITHIN 1 hour SUMMARIZE min(a.due) AS first, avg(a.due) AS mean GROUP BY a.paid AS paid"
+    schema = cep.StreamSchema.load(project.folder / "ticks.yaml")
+    with pytest.warns(cep.DataWarning, match="2 rows rejected"):
+        events = cep.read(schema, project.folder / "raw" / f"{MONDAY}.csv")
+    rows = cep.detect(cep.parse_patterns(text, schema), events)["s"]
+    assert [rows.schema.field(name).type for name in ("paid", "first")] == [UTC_MICROSECONDS] * 2
+    expected = {"paid": datetime(2024, 3, 5, tzinfo=UTC), "first": local(12), "mean": float(us(local(12)))}
+    assert rows.drop_columns("pattern").to_pylist() == [expected]
+    (project.folder / "all.sase").write_text(text)
+    project.run().run_days([MONDAY])
+    assert project.tables().summary_of("all", *cep.parse_patterns(text, schema)).table().equals(rows)
+    [groups] = project.tables().read_summaries("all", MONDAY, MONDAY)["groups"].to_pylist()
+    assert json.loads(groups) == {"paid": "2024-03-05 00:00:00.000000Z"}
+
+
+def test_explanations_write_them_by_the_clock(project: Project) -> None:
+    schema = cep.StreamSchema.load(project.folder / "ticks.yaml")
+    with pytest.warns(cep.DataWarning, match="2 rows rejected"):
+        events = cep.read(schema, project.folder / "raw" / f"{MONDAY}.csv")
+    late, again = cep.parse_patterns(COMPOSED, schema)
+    first, second, third = events["seq"].to_pylist()
+    explained = cep.why(late, events, {"a": first, "b": second}, timezone="America/New_York")
+    assert (
+        dict(zip(explained.event_columns, explained.event_rows()[0], strict=True))["due"] == "2024-03-04 12:00:00.000"
+    )
+    assert "a 2024-03-04 09:00:00.000 A due 2024-03-04 12:00:00.000" in explained.named_events()
+    seen = {check.text: check.seen for check in explained.checks}
+    assert seen["a.due > b.timestamp"] == "2024-03-04 12:00:00.000 > 2024-03-04 09:10:00.000"
+    assert seen["time_of_day(a.due) = 43200000000"] == "43200000000 = 43200000000"
+    ids = cep.detect([late], events)["late"]["match_id"].to_pylist()
+    inside = cep.why(again, events, {"x": str(ids[0]), "y": third}, timezone="America/New_York")
+    assert inside.event_rows()[0][-1] == "2024-03-04 12:00:00.000"
+
+
 def test_rows_and_frames_have_them_as_text_datetimes_or_numbers() -> None:
     schema = cep.StreamSchema.from_dict(
         {"base_type": "T", "attributes": {"due": "timestamp"}, "timezone": "America/New_York"}

@@ -53,10 +53,12 @@ def _summary_of(pattern: Pattern) -> Summary:
 
 
 def _group_type(group: SummaryGroup) -> pa.DataType:
-    return UTC_MICROSECONDS if group.expression is None else RETURN_TYPES[group.expression.type]
+    return UTC_MICROSECONDS if group.is_time or group.expression is None else RETURN_TYPES[group.expression.type]
 
 
 def _aggregate_type(aggregate: SummaryAggregate) -> pa.DataType:
+    if aggregate.is_time:
+        return UTC_MICROSECONDS
     kind = aggregate.of.result(ValueType.INT64 if aggregate.expression is None else aggregate.expression.type)
     return pa.string() if kind is None else RETURN_TYPES[kind]  # text is exact at any size
 
