@@ -222,14 +222,16 @@ _WIDTH = 110
 
 
 def file_or_deadline(stream: str, timezone: str, wait_hours: float) -> bool:
-    """True if a file of the day is there, or has been waited for long enough: `on_missing` says what follows."""
+    """True if the files of the day are there, or have been waited for long enough: `on_missing` says what follows."""
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.run import has_files
+    from cep_pipeline.pipeline.run import files_are_there
 
     with failures_explained():
         day = business_day(get_current_context(), timezone)
         over = datetime.combine(day + timedelta(days=1), time(), ZoneInfo(timezone)) + timedelta(hours=wait_hours)
-        return datetime.now(UTC) >= over or has_files(Configuration.load(configuration_path()).stream(stream), day)
+        return datetime.now(UTC) >= over or files_are_there(
+            Configuration.load(configuration_path()).stream(stream), day
+        )
 
 
 def stale_days(stream: str) -> list[dict[str, Any]]:

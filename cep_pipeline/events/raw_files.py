@@ -64,6 +64,10 @@ class Period:
     def is_one_day(self) -> bool:
         return self.first is not None and self.first == self.last
 
+    def has(self, day: date) -> bool:
+        """True if a day is one of its own."""
+        return (self.first or date.min) <= day <= (self.last or date.max)
+
     def __str__(self) -> str:
         if self.first is None or self.last is None:
             return "all time"

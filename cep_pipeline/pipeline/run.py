@@ -389,6 +389,12 @@ def has_files(stream: Stream, day: date) -> bool:
     return bool(files)
 
 
+def files_are_there(stream: Stream, day: date) -> bool:
+    """True if files of the day are there, and of the days behind it whose files have rows of it, too."""
+    behind = stream.schema.source.settings.days_before if stream.schema.source else 0
+    return all(has_files(stream, day + timedelta(days=more)) for more in range(behind + 1))
+
+
 def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]:
     """The raw files of each day with size and hash; a file that serves many days is read once."""
     known: dict[SourceFile, RawFile] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,12 @@ class RawFiles:
         )
 
     def _check_missing_files(self) -> None:
+        behind = source_of(self.schema).settings.days_before
         for state in self.days:
+            later = [state.day + timedelta(days=more) for more in range(1, behind + 1)]
+            lacking = [f"{one}" for one in later if not any(file.period.has(one) for file in state.files)]
+            if state.files and lacking:
+                state.note(f"no file of {listed(lacking)}, which may have rows of this day: it is stale when one comes")
             if not state.missing:
                 continue
             state.note(say_missing(self.schema, state.day, self.data_root, state.missing))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cep_pipeline.events.columns import SEQ_PER_DAY
-from cep_pipeline.pipeline.run import find_stale_days
+from cep_pipeline.pipeline.run import files_are_there, find_stale_days
 from tests.pipeline.project import DAYS, MONDAY, SCHEMA, TUESDAY, WEDNESDAY, Project, make_project
 
 SOURCE = 'source: {format: csv, path: "{day:%Y-%m-%d}.csv"}'
@@ -60,11 +60,17 @@ def test_without_the_setting_it_is_rejected_and_the_message_says_the_days(tmp_pa
     assert "outside the file's period, 2024-03-04" in project.tables().read_quarantine()["reason"].to_pylist()[0]
 
 
-def test_files_of_utc_days_fill_the_days_of_new_york(tmp_path: Path, spark: SparkSession) -> None:
+def test_files_of_utc_days_fill_the_days_of_new_york(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
     project = project_of(tmp_path, spark, SOURCE.replace("csv,", "csv, days_before: 1,"), zone=", timezone: UTC")
     for place, day in enumerate(DAYS):
         project.write_day(day, [f"03:00,A,{10 * place}", f"12:00,A,{10 * place + 1}"])
     project.run().run_days([MONDAY, TUESDAY])
     assert found(project) == [(f"{MONDAY}", 1), (f"{MONDAY}", 10), (f"{TUESDAY}", 11), (f"{TUESDAY}", 20)]
-    first = project.tables().read_events()["timestamp"].to_pylist()[0]
-    assert first == datetime(2024, 3, 4, 12, tzinfo=UTC)
+    assert project.tables().read_events()["timestamp"].to_pylist()[0] == datetime(2024, 3, 4, 12, tzinfo=UTC)
+    said = "no file of 2024-03-07, which may have rows of this day: it is stale when one comes"
+    assert said not in caplog.text
+    project.run().run_days([WEDNESDAY])
+    assert f"{WEDNESDAY}: {said}" in caplog.messages
+    assert [files_are_there(project.configuration.stream("ticks"), day) for day in DAYS] == [True, True, False]
