@@ -64,7 +64,7 @@ def values_of(path: Path, what: str, root: yaml.Node | None, *, variables: bool 
 
 def _no_yaml(path: Path, what: str, text: str, error: yaml.YAMLError) -> InputError:
     mark = getattr(error, "problem_mark", None)
-    if mark is not None and isinstance(error, _RepeatedKey):
+    if mark is not None and isinstance(error, _WrongKey):
         return InputError(f"{path}:{mark.line + 1}: {error.problem}")
     position = getattr(error, "position", None)  # of a character that YAML does not know
     place = ""
@@ -76,8 +76,8 @@ def _no_yaml(path: Path, what: str, text: str, error: yaml.YAMLError) -> InputEr
     return InputError(f"{path}{place}: the {what} is no valid YAML: {problem}")
 
 
-class _RepeatedKey(yaml.composer.ComposerError):
-    """A mapping sets a key twice."""
+class _WrongKey(yaml.composer.ComposerError):
+    """A mapping sets a key twice, or one that is no text."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -89,7 +89,7 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a mapping."""
         node = super().compose_mapping_node(anchor)
-        _refuse_repeated_keys(node)
+        _refuse_wrong_keys(node)
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -121,15 +121,18 @@ def _value_of(place: str, found: re.Match[str]) -> str:
     return value
 
 
-def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
-    """YAML's reader would keep the last of two settings of one name, and silently drop the first."""
+def _refuse_wrong_keys(node: yaml.MappingNode) -> None:
+    """YAML's reader would silently drop the first of two settings of one name, and take the name `no` for false."""
     lines: dict[Hashable, int] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
         if key.value in lines:
             problem = f"{key.value!r} is set twice, first in line {lines[key.value]}; leave one out"
-            raise _RepeatedKey(None, None, problem, key.start_mark)
+            raise _WrongKey(None, None, problem, key.start_mark)
+        if key.tag == "tag:yaml.org,2002:bool":
+            problem = f'YAML reads the name {key.value} as true or false; write it in quotes: "{key.value}"'
+            raise _WrongKey(None, None, problem, key.start_mark)
         lines[key.value] = key.start_mark.line + 1
 
 

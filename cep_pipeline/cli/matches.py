@@ -64,7 +64,9 @@ SHOWN_ROWS = 100
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
 @click.option("--summaries", is_flag=True, help="Rows of patterns with SUMMARIZE, of all these days put together.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
-@click.option("--match", "match_id", metavar="ID", help="Only the match of this id, or of the only id that begins so.")
+@click.option(
+    "--match", "match_id", metavar="ID", help="Only the match of this id; its first digits, from four on, do."
+)
 @click.option(
     "--chart",
     type=PATH,

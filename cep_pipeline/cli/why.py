@@ -63,8 +63,8 @@ def why(match: str, number: int | None, pattern: str | None, as_json: bool, **op
     """Explain a match: its events, and each rule of its pattern with the values that fulfil it.
 
     MATCH NUMBER is a pattern and the number of one of its matches, as `cep matches` counts them (with --day of that
-    day), or over files in the order of `cep detect`. MATCH alone is the id of a match, or a beginning that no other
-    id has.
+    day), or over files in the order of `cep detect`. MATCH alone is the id of a match, or a beginning of four digits
+    or more that no other id has.
 
     Told are the local times of the events and what the pattern reads of them, both sides of each condition, how much of
     the window is used, and for each negation how many events were looked at, from when to when.
@@ -128,7 +128,7 @@ def _of_warehouse(asked: Asked, named: str, number: int | None, pattern: str | N
         if first is None:
             raise InputError(
                 f"no match of pattern set {pattern_set.name!r} has the id {named} on {counted(len(days), 'day')} that "
-                "are published; `cep matches` shows how ids begin, and numbers, as in "
+                "are published; `cep matches` shows how ids begin (write four digits or more), and numbers, as in "
                 f"`{next_command('why', 'PATTERN', '1')}`"
             )
     else:

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required
@@ -368,9 +368,9 @@ class StreamSchema:
         ----------
         rows
             One mapping an event: `timestamp`, `seq` (default: the row's index) and the attributes. A timestamp is a
-            number of microseconds since the epoch (UTC), a datetime or ISO 8601 text; without a time zone it is a local
-            time of the stream. A missing attribute and None are null; a float NaN stays NaN. Derived attributes that
-            no row has are computed, as ingestion does, and the type where all events have one.
+            number of microseconds since the epoch (UTC), a datetime, a date or ISO 8601 text; without a time zone it is
+            a local time of the stream. A missing attribute and None are null; a float NaN stays NaN. Derived attributes
+            that no row has are computed, as ingestion does, and the type where all events have one.
 
         Returns
         -------
@@ -419,9 +419,9 @@ class StreamSchema:
     def _read_times(self, rows: list[dict[str, Any]]) -> None:
         """Put microseconds since the epoch in the place of times of rows that are text or datetimes."""
         for name in (TIMESTAMP, *self.times):
-            written = [at for at, row in enumerate(rows) if isinstance(row.get(name), datetime | str)]
+            written = [at for at, row in enumerate(rows) if isinstance(row.get(name), date | str)]
             values = [rows[at][name] for at in written]
-            texts = [value.isoformat() if isinstance(value, datetime) else value for value in values]
+            texts = [value.isoformat() if isinstance(value, date) else value for value in values]
             read = read_timestamps(pa.array(texts, pa.string()), "iso", self.timezone)
             for place, (at, instant) in enumerate(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True)):
                 if instant is None:
@@ -466,6 +466,8 @@ _STREAM_MARK = b"cep.stream"
 
 
 def _without_numpy(value: Any) -> Any:
+    if isinstance(value, date) and value != value:
+        return None  # the NaT of pandas
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 

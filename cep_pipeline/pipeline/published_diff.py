@@ -137,7 +137,8 @@ class PublishedDiff:
             (one.kind, one.pattern, one.day, one.match_id[:SHORT_ID], "\n".join(one.events), one.why)
             for one in self.examples
         ]
-        yield "examples", ("kind", "pattern", "day", "match", "events", "why"), shown
+        if shown:
+            yield "examples", ("kind", "pattern", "day", "match", "events", "why"), shown
 
     def __repr__(self) -> str:
         return f"<PublishedDiff {'; '.join(self.summary().splitlines())}>"

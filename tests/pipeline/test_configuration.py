@@ -115,6 +115,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE.replace("schema:", "schem:"), 3, "did you mean 'schema'"),
         (PIPELINE.replace("  trades:", "  trades-2:"), 2, "streams.trades-2: 'trades-2' is no name"),
         (PIPELINE + "streams: {}\n", 7, "'streams' is set twice, first in line 1"),
+        (PIPELINE + "no: {}\n", 7, 'YAML reads the name no as true or false; write it in quotes: "no"'),
         ("streams: {}\n", 1, "at least 1 item"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),

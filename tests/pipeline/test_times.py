@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -128,6 +129,8 @@ def test_rows_and_frames_have_them_as_text_datetimes_or_numbers() -> None:
     rows = [{"timestamp": place, "due": due} for place, due in enumerate(given)]
     events = schema.table(rows)
     assert events["due"].to_pylist() == [local(12)] * 3
+    dated = schema.table([{"timestamp": place, "due": due} for place, due in enumerate((date(2024, 3, 4), pd.NaT))])
+    assert dated["due"].to_pylist() == [local(0), None]
     frame = pa.table({"timestamp": [0, 1], "due": pa.array([us(local(12)), None], pa.int64())})
     assert cep.read(schema, frame)["due"].to_pylist() == [local(12), None]
     with pytest.raises(InputError, match=r"row 0: due: 'noon' is no time of ISO 8601"):
