@@ -394,7 +394,8 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 def _blocks(source: SourceLayout, path: Path, dropped: dict[str, None]) -> Iterator[RawBlock]:
     """The blocks of a raw file; at its end the columns that the schema does not list are added to `dropped`."""
-    with open_rows(SourceFile(path.name, str(path), path.stat().st_size, UNBOUNDED), source) as rows:
+    name = path.absolute().as_posix()  # its folders may tell columns
+    with open_rows(SourceFile(name, str(path), path.stat().st_size, UNBOUNDED), source) as rows:
         yield from rows
         dropped.update(dict.fromkeys(rows.dropped_columns))
 

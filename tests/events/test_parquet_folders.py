@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.iceberg_tables import files_of_days, periods_of_stream
 from cep_pipeline.events.raw_files import PathTemplate, Period
 from cep_pipeline.events.readers import RejectedRow, open_rows
@@ -161,3 +162,15 @@ def test_a_file_of_a_month_is_found_once(tmp_path: Path) -> None:
     last = date(2024, 3, 31)
     files, missing = files_of_days(stream(tmp_path, "{day:%Y-%m}.parquet", days_before=2), str(tmp_path), [last])[last]
     assert [file.name for file in files] == ["2024-03.parquet"] and missing == []
+
+
+def test_files_that_are_named_have_the_columns_of_their_folders_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, ["room"], room=pa.array(["a", "b", "hall/1"] * 3))
+    attributes = {"kind": "string", "x": "int64", "room": "string"}
+    schema = stream(tmp_path, "**/*.parquet", attributes=attributes)
+    paths = sorted(tmp_path.rglob("part*.parquet"))
+    assert sorted(load_events(schema, paths).events["room"].to_pylist()) == ["a"] * 3 + ["b"] * 3 + ["hall/1"] * 3
+    monkeypatch.chdir(paths[-1].parent)
+    assert load_events(schema, [Path(paths[-1].name)]).events["room"].to_pylist() == ["hall/1"] * 3
