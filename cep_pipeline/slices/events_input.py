@@ -94,6 +94,11 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
         # In one piece, since all that follows reads it as an array; to combine one piece would copy it.
         return column if column.num_chunks == 1 else pa.chunked_array([column.combine_chunks()])
     if declared is ValueType.INT64 and pa.types.is_timestamp(kind):  # an attribute that is a time
+        if kind.tz is None:
+            raise InputError(
+                f"the times in column {name!r} of the {source} have no time zone: make the events by read(schema, …), "
+                "which takes them as local times of the stream; in Spark, cast them to timestamps of the session's zone"
+            )
         return _cast(column, pa.timestamp("us", kind.tz), name, source).cast(pa.int64())
     if declared is None or _value_type(kind) is declared:
         return column.cast(pa.string()) if pa.types.is_string_view(kind) else column

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
 
 import cep_pipeline as cep
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
@@ -135,6 +136,18 @@ def test_rows_and_frames_have_them_as_text_datetimes_or_numbers() -> None:
     assert cep.read(schema, frame)["due"].to_pylist() == [local(12), None]
     with pytest.raises(InputError, match=r"row 0: due: 'noon' is no time of ISO 8601"):
         schema.table([{"timestamp": 0, "due": "noon"}])
+
+
+def test_without_a_zone_they_are_not_taken_for_times_of_utc(spark: SparkSession) -> None:
+    schema = cep.StreamSchema.from_dict({"base_type": "T", "attributes": {"due": "timestamp"}, "timezone": str(ZONE)})
+    events = schema.table([{"timestamp": 0, "due": local(12)}])
+    naive = events.set_column(3, "due", pa.array([datetime(2024, 3, 4, 12)], pa.timestamp("us")))
+    patterns = cep.parse_patterns("NAME p PATTERN T a WITHIN 1 second RETURN a.due AS due", schema)
+    with pytest.raises(InputError, match="the times in column 'due' of the events have no time zone"):
+        cep.detect(patterns, naive)
+    with pytest.raises(InputError, match="in Spark, cast them"):
+        match(spark.createDataFrame(events).withColumn("due", col("due").cast("timestamp_ntz")), patterns)
+    assert cep.detect(patterns, cep.read(schema, naive.drop_columns("seq")))["p"]["due"].to_pylist() == [local(12)]
 
 
 @pytest.mark.parametrize(
