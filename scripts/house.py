@@ -33,20 +33,20 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_488),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_522),
     "planning": (("cep_pipeline/planning",), 4_980),
     "warehouse": (("cep_pipeline/warehouse",), 3_280),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_998),
-    "cli": (("cep_pipeline/cli",), 3_575),
-    "events": (("cep_pipeline/events",), 3_691),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_007),
+    "cli": (("cep_pipeline/cli",), 3_578),
+    "events": (("cep_pipeline/events",), 3_696),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_925),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        6_965,
+        6_976,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_936),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_680),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_939),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_682),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
 FILES, THRESHOLDS, KERNELS, CHOOSERS = 258, 147, 18, 87
