@@ -321,7 +321,7 @@ def _match_table(
     found: pa.Table, events: Mapping[str, Sequence[Mapping[str, Any]]], zone: str, type_attribute: str | None
 ) -> Table:
     """A row for each match, with the times of its events and what its pattern reads of them."""
-    from cep_pipeline.detection.results import events_in_words
+    from cep_pipeline.events.event_words import events_in_words
     from cep_pipeline.storage import SHORT_ID
 
     rows, numbers = [], Counter[str]()

@@ -303,7 +303,7 @@ class _Looked:
 
     def _at_time(self, text: str, time: str, event_type: EventType) -> int:
         """The seq of the one event of a type at a time."""
-        from cep_pipeline.detection.results import event_name, local_time
+        from cep_pipeline.events.event_words import event_name, local_time
         from cep_pipeline.events.timestamps import parse_moment
 
         moment = parse_moment(time, self.timezone, self.day)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +14,6 @@ import pyarrow.compute as pc
 from cep_pipeline.charts import Drawing, MatchSeries, draw_match
 from cep_pipeline.detection.matches import BINDINGS, FIXED_FIELDS
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.storage import id_texts, place_of_id
@@ -396,91 +393,9 @@ def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) ->
     return found
 
 
-# -- events in words --------------------------------------------------------------------------------------------------
-
-MOST_SHOWN = 3
-"""Values of a list, and attributes of an event, that are told."""
-
-
-def value_in_words(value: Any, timezone: str = "UTC") -> str:
-    """Return a value of an attribute, a time as a zone shows it; a list shows its last values, the latest last."""
-    if isinstance(value, datetime):
-        return local_time(value, timezone)
-    if isinstance(value, list):
-        return f"[{'…, ' if len(value) > MOST_SHOWN else ''}{', '.join(map(value_in_words, value[-MOST_SHOWN:]))}]"
-    return "null" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def event_name(seq: int) -> str:
-    """Return an event by its position in its day, with the day.
-
-    Examples
-    --------
-    >>> event_name(735113 * SEQ_PER_DAY + 57), event_name(3)
-    ('2013-09-02/57', '3')
-    """
-    ordinal, position = divmod(seq, SEQ_PER_DAY)
-    return f"{date.fromordinal(ordinal)}/{position}" if 0 < ordinal <= date.max.toordinal() else str(seq)
-
-
-def events_in_words(
-    events: Iterable[Mapping[str, Any]], timezone: str, type_attribute: str | None = None
-) -> Iterator[str]:
-    """Yield the events of a match as people know them: variable, time, type, and the first few attributes with values.
-
-    A date is written where it is another one than that of the event before.
-
-    Parameters
-    ----------
-    events
-        Rows of `match_events`.
-    type_attribute
-        The attribute whose value needs no name.
-
-    Examples
-    --------
-    >>> row = {"variable": "low", "timestamp": 1_000, "seq": 3, "kind": "SPY", "price": 168.41}
-    >>> rows = [row, {**row, "variable": "high"}]
-    >>> list(events_in_words(rows, "UTC", "kind"))
-    ['low 1970-01-01 00:00:00.001 SPY price 168.41', 'high 00:00:00.001 SPY price 168.41']
-    """
-    before = ""
-    for event in events:
-        if event["timestamp"] is None:
-            yield f"{event['variable']} {event_name(event['seq'])}"
-            continue
-        time = local_time(event["timestamp"], timezone)
-        values = {name: value for name, value in event.items() if name not in _NO_ATTRIBUTES}
-        yield " ".join(
-            [event["variable"], time.removeprefix(f"{before} "), *values_in_words(values, type_attribute, timezone)]
-        )
-        before = time.partition(" ")[0]
-
-
-_NO_ATTRIBUTES = (*OF_MATCH, *_CLOCK)
-
-
-def values_in_words(values: Mapping[str, Any], type_attribute: str | None, timezone: str) -> list[str]:
-    """Return the type of an event and its first few attributes, with their names, without those that are null."""
-    known = {name: value_in_words(value, timezone) for name, value in values.items() if value is not None}
-    kind = [known.pop(name) for name in (type_attribute,) if name in known]
-    return [*kind, *[f"{name} {value}" for name, value in known.items()][:MOST_SHOWN]]
-
-
 def attributes_read(pattern: Pattern) -> tuple[str, ...]:
     """Return the attributes that a pattern and those that it composes read, the event type first."""
     from cep_pipeline.patterns.pattern import with_composed
     from cep_pipeline.slices.events_input import columns_needed
 
     return tuple(name for name in columns_needed(with_composed([pattern])) if name not in _CLOCK)
-
-
-def local_time(instant: int | datetime, timezone: str) -> str:
-    """Return an instant, in microseconds or as a time, as the clocks of a zone show it."""
-    if not isinstance(instant, datetime):
-        try:
-            instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
-        except OverflowError:
-            return f"{instant} us"
-    there = instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
-    return there.isoformat(" ", "microseconds" if there.microsecond % 1000 else "milliseconds")

@@ -27,9 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.results import attributes_read, events_in_words, opened
+from cep_pipeline.detection.results import attributes_read, opened
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.event_words import events_in_words
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.foreign_text import html_table, listed
 from cep_pipeline.language.formatter import pattern_version

@@ -19,17 +19,17 @@ from cep_pipeline.detection.detect import DetectionRun, detect
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.negated_structures import StructureCheck
-from cep_pipeline.detection.results import (
+from cep_pipeline.detection.results import match_events
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.events.event_words import (
     MOST_SHOWN,
     event_name,
     events_in_words,
     local_time,
-    match_events,
     value_in_words,
     values_in_words,
 )
-from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.lists import Bound, Lists, holds_over_lists, take, values_compared
 from cep_pipeline.foreign_text import html_table

@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.detect import detect, detect_batches
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.results import attributes_read, event_name, events_in_words, match_events
+from cep_pipeline.detection.results import attributes_read, match_events
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.event_words import event_name, events_in_words
 from cep_pipeline.expressions.columns import TableColumns
 from cep_pipeline.expressions.lists import Lists, Uses, values_compared
 from cep_pipeline.foreign_text import html_table
