@@ -38,7 +38,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "warehouse": (("cep_pipeline/warehouse",), 3_280),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_008),
     "cli": (("cep_pipeline/cli",), 3_578),
-    "events": (("cep_pipeline/events",), 3_739),
+    "events": (("cep_pipeline/events",), 3_760),
     "adaptation": (("cep_pipeline/adaptation",), 1_618),
     "statistics": (("cep_pipeline/statistics",), 1_925),
     "language, patterns, expressions, slices": (

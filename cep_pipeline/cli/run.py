@@ -82,8 +82,8 @@ def run(
     """Take days of a stream from raw files to matches: ingest, validate, estimate statistics, plan, detect, publish.
 
     Without days, all days that the raw files hold. A day that is done and whose inputs have not changed is left alone:
-    the same command resumes a run that was interrupted. Where only some patterns have changed, only these are detected
-    again; --redo detects all.
+    the same command resumes a run that was interrupted. Where patterns have changed, their pattern set is detected
+    again, and no other; --redo does all days anew.
 
     The stream is taken to go on after the last day. Matches that later events may still reject are pending: the run of
     the day in which they become final publishes them. --end-of-stream publishes them now.

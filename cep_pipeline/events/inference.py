@@ -460,7 +460,12 @@ class _Times:
     local: bool
     example: str
     others: tuple[_Times, ...] = ()
-    note: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """A sentence on other formats that fit as well; empty where none does."""
+        return f"day and month may be the other way round ({self.also[0]}): no value tells" if self.also else ""
 
 
 def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
@@ -468,6 +473,7 @@ def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
     for column, values in sample.columns.items():
         if times := _time_format(column, values, wanted == column):
             found[column] = times
+    found = _alike(found)
     chosen = [one for name, one in found.items() if wanted in (None, name)]
     if not chosen:
         shown = ", ".join(f"{name} ({values[0]})" for name, values in sample.columns.items())
@@ -488,6 +494,23 @@ def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
     return replace(best, others=others)
 
 
+def _alike(found: Mapping[str, _Times]) -> dict[str, _Times]:
+    """The times of columns, with day and month in the order that other columns of the file show, where one does not."""
+
+    def day_first(form: str) -> bool:
+        return form.find("%d") < form.find("%m")
+
+    certain = {
+        day_first(one.format) for one in found.values() if not one.also and re.search("%d.*%m|%m.*%d", one.format)
+    }
+    alike = dict(found)
+    for name, one in found.items():
+        fits = [form for form in (one.format, *one.also) if one.also and {day_first(form)} == certain]
+        if fits:
+            alike[name] = replace(one, format=fits[0], also=())
+    return alike
+
+
 def _with_clock(sample: SampledFile, dates: _Times, column: str) -> _Times | None:
     """The times of dates and a column of times of day; None if the column has none."""
     values = sample.columns[column]
@@ -500,7 +523,7 @@ def _with_clock(sample: SampledFile, dates: _Times, column: str) -> _Times | Non
     for clock in _CLOCKS:
         form = f"{'%Y-%m-%d' if dates.format == 'iso' else dates.format} {clock}"
         if int(read_timestamps(texts, form, "UTC").unreadable.sum()) <= most_stray(len(texts)):
-            return _Times(columns, form, True, f"{dates.example} {example}", note=dates.note)
+            return _Times(columns, form, True, f"{dates.example} {example}", also=dates.also)
     return None
 
 
@@ -534,8 +557,7 @@ def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times 
     if best == "iso":
         local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
     also = [one for one in others if stray[one] == stray[best]]
-    note = f"day and month may be the other way round ({also[0]}): no value of the sample tells" if also else ""
-    return _Times((column,), best, local, example, note=note)
+    return _Times((column,), best, local, example, also=tuple(also))
 
 
 def _formats_like(example: str, named: bool) -> list[str]:

@@ -239,6 +239,13 @@ class SourceSettings(Document):
             checked(PathTemplate, path)
         return value
 
+    @field_validator("table")
+    @classmethod
+    def _has_a_namespace(cls, value: str | None) -> str | None:
+        if value is not None and not all((*value.split("."), "." in value)):
+            raise ValueError(f"{value!r} is no table with its namespace, as market.trades is")
+        return value
+
     @field_validator("columns")
     @classmethod
     def _each_once(cls, value: list[str]) -> list[str]:

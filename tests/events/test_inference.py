@@ -145,6 +145,16 @@ def test_the_name_of_a_file_tells_day_and_month_apart(tmp_path: Path) -> None:
         assert ("the other way round" in proposed.comments["timestamp"]) is unsure
 
 
+def test_a_column_that_tells_day_and_month_apart_tells_it_for_others(tmp_path: Path) -> None:
+    (tmp_path / "stays.csv").write_text(
+        "begin,end,x\n04/03/2025 09:00,04/13/2025 10:00,1\n04/03/2025 09:01,12/13/2025 08:00,2\n"
+    )
+    proposed = infer_schema(tmp_path / "stays.csv", timezone="UTC", time_column="begin")
+    assert proposed.document["timestamp"] == {"column": "begin", "format": "%m/%d/%Y %H:%M"}
+    assert proposed.document["attributes"]["end"] == "timestamp"
+    assert "the other way round" not in proposed.comments["timestamp"]
+
+
 def test_the_share_of_bad_rows_leaves_room_for_those_of_the_sample(tmp_path: Path) -> None:
     rows = [f"2025-03-04T09:{n:02}:00,{n},{'ab'[n % 2]}" for n in range(20)]
     (tmp_path / "bad.csv").write_text("\n".join(["at,x,paper", *rows, "Sum,190,"]))
