@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.observed import NodeCounts
 from tests.contracts.mechanisms import DRAWN, RUN_TREES, planned
 from tests.oracle.clauses import Conjunct, Rules, clauses_of
-from tests.oracle.events import read_events
+from tests.oracle.events import partition_key, read_events
 from tests.oracle.values import Binding
 from tests.pattern_strategies import FIRST_SLICE, statements
 from tests.streams import Row, events_table, rows
@@ -47,9 +48,18 @@ def combinations(pattern: Pattern, node: NodeCounts, table: pa.Table) -> Iterato
 
 
 def is_bound_by_events(pattern: Pattern, node: NodeCounts, table: pa.Table) -> bool:
-    """Return whether each variable of the node's clause has events; else a mechanism may end before it counts any."""
-    names = (operand.variable for operand in clauses_of(pattern)[node.clause].positive)
-    return all(any(combinations(pattern, replace(node, node=(name,)), table)) for name in names)
+    """Return whether each variable of the node's clause has events; else a mechanism may end before it counts any.
+
+    An event with a null agrees with none where the events of a match have to agree.
+    """
+    names = [operand.variable for operand in clauses_of(pattern)[node.clause].positive]
+    shared = [*split_condition(pattern.condition)[1], *pattern.partition_by] if len(names) > 1 else []
+
+    def has_events(name: str) -> bool:
+        found = combinations(pattern, replace(node, node=(name,)), table)
+        return any(partition_key(binding[name][0], shared) is not None for binding in found)
+
+    return all(map(has_events, names))
 
 
 def literal_counts(pattern: Pattern, node: NodeCounts, table: pa.Table) -> tuple[int, int]:
