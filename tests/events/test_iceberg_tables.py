@@ -300,7 +300,6 @@ def test_the_properties_of_a_catalog_come_from_the_environment(
         ({"catalog": {"type": "rest", "uri": "http://127.0.0.1:9"}}, r"source\.catalog: opening catalog 'default'"),
         ({"table": "market.tocks"}, r"source\.table: there is no table market\.tocks .*did you mean 'market\.ticks'"),
         ({"table": "bazaar.ticks"}, r"source\.table: there is no table bazaar\.ticks in catalog 'served'; write"),
-        ({"table": "ticks"}, r"source\.(table|catalog): .*table ticks"),
     ],
 )
 def test_errors_name_the_setting(lake: Lake, served: dict[str, str], changes: dict[str, Any], said: str) -> None:
@@ -308,6 +307,11 @@ def test_errors_name_the_setting(lake: Lake, served: dict[str, str], changes: di
     with pytest.raises(InputError, match=said) as failure:
         files(schema, MONDAY)
     assert "secret" not in str(failure.value)
+
+
+def test_a_table_is_named_with_its_namespace(lake: Lake) -> None:
+    with pytest.raises(InputError, match=r"source\.table: .*'ticks' is no table with its namespace"):
+        stream(lake, source={**lake.source(), "table": "ticks"})
 
 
 def test_a_refused_token_and_a_missing_column_say_what_to_do(lake: Lake, served: dict[str, str]) -> None:
