@@ -16,7 +16,6 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.run import days_with_files, find_stale_days, has_files
 from tests.lake import Lake, delete_rows, ticks
 from tests.pipeline.project import DAYS, MONDAY, SCHEMA, TUESDAY, WEDNESDAY, Project, published
-from tests.thoroughness import long_but
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Stream
@@ -122,7 +121,8 @@ def test_a_day_whose_rows_are_deleted_is_stale_and_redoing_it_says_what_is_missi
     assert stale(project) == [] and [one.events for one in project.tables().days()] == [3, 3, 0]
 
 
-@pytest.mark.parametrize("key", long_but([["kind", "timestamp"]], [["kind", "timestamp"], []]))
+@pytest.mark.long
+@pytest.mark.parametrize("key", [["kind", "timestamp"], []])
 def test_after_a_compaction_the_same_events_are_published(project: Project, lake: Lake, key: list[str]) -> None:
     write_schema(project, lake.source(), key=key)
     more = [f"2024-03-05T0{6 + number % 3}:00:00,{'AB'[number % 2]},{number * 7 % 10}" for number in range(20)]

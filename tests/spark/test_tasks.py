@@ -20,12 +20,13 @@ from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.spark import tasks
 from cep_pipeline.spark.session import spark_session
 from cep_pipeline.spark.tasks import Batches, cores_of, described, of_partitions, run_tasks
+from tests.thoroughness import long_but
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-on_both = pytest.mark.parametrize("either", ["classic", "connect"], indirect=True)
+on_both = pytest.mark.parametrize("either", long_but(["classic"], ["classic", "connect"]), indirect=True)
 """Run the test on a classic session and on one of a Spark Connect server, by `make test`, too."""
 
 
