@@ -17,6 +17,7 @@ from cep_pipeline.detection.limits import SMALL, ask_for, named
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.preferred import preferred_of
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
@@ -158,11 +159,12 @@ class JointRun:
             yield from self._cut(limit, listed)
             return
         # Matches that wait are owned when final, which need not be in the order of the last events: they come whole.
-        counted = self.counters.anew()
-        found = listed.take(self._find(self.owned, counted), None)
-        self.counters.add(counted)
-        assert found is not None
-        yield found
+        whole: list[list[Block]] = [[] for _ in self.patterns]
+        preferred = any(pattern.output.is_preferred for pattern in self.patterns)
+        for parts in self._cut(limit if preferred else None, listed):
+            for own, pattern, blocks in zip(whole, self.patterns, parts, strict=True):
+                own += preferred_of(pattern, blocks) if pattern.output.is_preferred else blocks
+        yield whole
 
     def count(self) -> list[int]:
         """The number of owned matches of each pattern, which are found for it.
@@ -175,7 +177,7 @@ class JointRun:
             A pattern has more than may be listed.
         """
         counts = [0] * len(self.patterns)
-        if any(_bind_alike(pattern.clauses) for pattern in self.patterns):
+        if any(_bind_alike(pattern.clauses) or pattern.output.is_preferred for pattern in self.patterns):
             for parts in self.parts():
                 for number, blocks in enumerate(parts):
                     counts[number] += count_blocks(blocks, self.events)
@@ -187,8 +189,8 @@ class JointRun:
                 raise TooManyMatches(self.patterns[number].name, most)
         return counts
 
-    def _cut(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
-        """Parts of the slice, each of which is run by itself."""
+    def _cut(self, limit: int | None, listed: _Listed) -> Iterator[list[list[Block]]]:
+        """Parts of the slice, each of which is run by itself; without a limit one."""
         events, (start, stop_at) = self.events, self.owned
         begin, end = events.rows_in(self.owned)
         first, size = begin, end - begin
@@ -206,7 +208,7 @@ class JointRun:
             self.counters.add(counted)
             yield found
             first = stop
-            if 2 * sum(len(block) for blocks in found for block in blocks) < limit:
+            if limit is not None and 2 * sum(len(block) for blocks in found for block in blocks) < limit:
                 size *= 2
 
     def _find(self, owned: Owned, counters: Counters) -> Iterable[tuple[int, Block]]:

@@ -34,7 +34,7 @@ from cep_pipeline.detection.mechanisms import (
     orders_only,
     refuse_other_orders,
 )
-from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.detection.output_policy import decides_in_order, has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
     SummaryOf,
@@ -49,7 +49,7 @@ from cep_pipeline.detection.results import Matches, draw_among, match_events
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
-from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
+from cep_pipeline.patterns.pattern import Pattern, once_a_set, with_composed
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import as_table, events_for
@@ -471,7 +471,7 @@ def _detections(
     for pattern, orders in zip(patterns, _orders_of(patterns, plan, chosen), strict=True):
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         mechanism = MECHANISMS[chosen[pattern.name]]
-        asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
+        asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output.is_apart else options
         found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
     return found
 
@@ -533,8 +533,9 @@ def detect_slice(
         `[start, end)`: the points between which a match must become final. None is an open end.
     sink
         Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`. Which
-        matches of a pattern with OUTPUT or CONSUME are kept is not for one slice to say: of such a pattern it takes
-        all, with the schema `CANDIDATES`. Of another one with SUMMARIZE it takes none.
+        matches of a pattern with OUTPUT NON_OVERLAP or CONSUME are kept is not for one slice to say: of such a pattern
+        it takes all, or all that are preferred, with the schema `CANDIDATES`. Of another one with SUMMARIZE it takes
+        none.
     candidates
         Names of further patterns whose matches are handed on with that schema.
     counted
@@ -638,7 +639,7 @@ class _SliceRun:
                     self.limits.added(pattern.name, number, 0)
                     self.written[pattern.name] += number
                     continue
-                undecided = has_output_policy(pattern) or pattern.name in self.candidates
+                undecided = decides_in_order(pattern) or pattern.name in self.candidates
                 take = partial(self._take, pattern)
                 write_matches(pattern, blocks, events, take, typed=self.typed and not undecided, candidates=undecided)
 
@@ -646,7 +647,7 @@ class _SliceRun:
         """True if the matches of a pattern are put together by SUMMARIZE, not handed on or counted."""
         if pattern.summary is None or pattern.name in self.candidates or pattern.name in self.counted:
             return False
-        return not has_output_policy(pattern)
+        return not decides_in_order(pattern)
 
     def _summarized(self, detection: Detection, counters: Counters) -> bool:
         """Make what SUMMARIZE puts together without listing matches; False where that is not asked for, or not done."""
@@ -660,8 +661,10 @@ class _SliceRun:
         return made is not None
 
     def _most(self, pattern: Pattern) -> int | None:
-        """The most matches that may be listed; those of several clauses are counted when they are written."""
-        return None if len(pattern.clauses) > 1 else self.limits.most_matches(pattern.name)
+        """The most matches that may be listed; those of several clauses, and preferred ones, count when written."""
+        if len(pattern.clauses) > 1 or pattern.output.is_preferred:
+            return None
+        return self.limits.most_matches(pattern.name)
 
     def _take(self, pattern: Pattern, batch: pa.RecordBatch) -> None:
         if known := self._again.get(pattern.name, 0):
@@ -734,7 +737,7 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
     if output != "verbose":
         inside = _composed_names(patterns)
         for pattern in patterns:
-            if has_output_policy(pattern):
+            if has_output_policy(pattern) and not (output == "count" and pattern.output.is_preferred):
                 feature = f"output {output!r} with {policy_text(pattern)}"
                 raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
             if pattern.name in inside or (pattern.composes and output == "compressed"):

@@ -126,6 +126,8 @@ def match_batches(
     """Ordered matches as batches of rows, as `write_matches` takes them; `kept` decides for OUTPUT and CONSUME."""
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
+    if kept is not None and pattern.output.is_preferred:
+        ordered, kept = kept.of_preferred(ordered, events), None
     for start in range(0, len(ordered), BATCH_ROWS):
         part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
         if kept is not None:

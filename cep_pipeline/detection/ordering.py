@@ -66,6 +66,10 @@ class OrderedMatches:
         """The matches at which `keep` (bool, shape (n,)) is true."""
         return OrderedMatches(self.names, self.rows[:, keep])
 
+    def take(self, order: Array) -> OrderedMatches:
+        """The matches of these numbers, in their order."""
+        return OrderedMatches(self.names, self.rows[:, order])
+
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another.
 
@@ -195,6 +199,10 @@ class OrderedLists:
         """The matches at which `keep` (bool, shape (n,)) is true."""
         return _taken(self, np.flatnonzero(keep))
 
+    def take(self, order: Array) -> OrderedLists:
+        """The matches of these numbers, in their order."""
+        return _taken(self, order)
+
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another: offsets, rows and variables, as the attributes describe them."""
         return self.offsets, self.bound_rows, self.variables
@@ -243,11 +251,16 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     -----
     The cost is that of `in_order`.
     """
+    return in_order(joined_lists(blocks), seqs)
+
+
+def joined_lists(blocks: Sequence[Block]) -> OrderedLists:
+    """The matches of blocks of one pattern in one, block after block: in no order, and not distinct."""
     lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
     position = {variable.name: variable.position for block in lists for variable in block.clause.positive}
     names = tuple(sorted(position, key=position.__getitem__))
     if len(lists) == 1:  # a clause has its variables in pattern order
-        return in_order(OrderedLists(names, lists[0].offsets, lists[0].rows, lists[0].variables), seqs)
+        return OrderedLists(names, lists[0].offsets, lists[0].rows, lists[0].variables)
     numbers = [np.array([names.index(v.name) for v in block.clause.positive], np.int32) for block in lists]
     own = [
         block.variables if len(number) == len(names) else number[block.variables]
@@ -259,7 +272,7 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     before = np.cumsum([0, *(len(block.rows) for block in lists)]).tolist()
     ends = [block.offsets[1:] + shift for block, shift in zip(lists, before, strict=False)]
     offsets = np.concatenate([np.zeros(1, np.int64), *ends])
-    return in_order(OrderedLists(names, offsets, rows, variables), seqs)
+    return OrderedLists(names, offsets, rows, variables)
 
 
 def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:

@@ -1,9 +1,9 @@
 """OUTPUT NON_OVERLAP and CONSUME MATCHED: the last step of every mechanism (docs/language.md, section 5).
 
-Whether a match is kept depends on all matches kept before it in the page's order. So the matches of a pattern pass
-here in that order, batch after batch, and what later batches need to know is the state of a `KeptMatches`: the last
-kept event of each partition, and the events of kept matches that a later match could still hold. The state has a JSON
-form, so that a stream may be run day by day.
+Whether a match is kept depends on all matches kept before it: in the page's order, or with OUTPUT PREFERRED in that of
+their first events. So the matches of a pattern pass here in that order, batch after batch, and what later batches need
+to know is the state of a `KeptMatches`: the last kept event of each partition, and the events of kept matches that a
+later match could still hold. The state has a JSON form, so that a stream may be run day by day.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ _keep_matches = NativeKernel(
 def has_output_policy(pattern: Pattern) -> bool:
     """Return whether OUTPUT or CONSUME may drop matches of the pattern."""
     return pattern.output is not Output.ALL or pattern.consume is not Consume.NONE
+
+
+def decides_in_order(pattern: Pattern) -> bool:
+    """Return whether which matches are kept depends on those kept before, not on matches with the same first event."""
+    return pattern.output.is_apart or pattern.consume is not Consume.NONE
 
 
 def policy_text(pattern: Pattern) -> str:
@@ -101,7 +106,8 @@ class KeptMatches:
     def __init__(self, pattern: Pattern, state: Mapping[str, Any] | None = None, *, in_order: bool = True) -> None:
         state = state or {}
         self._in_order = in_order
-        self._non_overlap = pattern.output is Output.NON_OVERLAP
+        self.pattern = pattern
+        self._non_overlap = pattern.output.is_apart
         self._consume = pattern.consume is Consume.MATCHED
         self._window_us = pattern.window.time_us
         ends: Mapping[str, list[int]] = state.get("ends", {})
@@ -157,6 +163,14 @@ class KeptMatches:
             if self._window_us is not None and self._in_order:
                 self._forget_consumed(self._consumed_instants >= int(ends[-1]) - self._window_us)
         return kept
+
+    def of_preferred(
+        self, matches: OrderedMatches | OrderedLists, events: PreparedEvents
+    ) -> OrderedMatches | OrderedLists:
+        """Select the preferred matches that are kept, of all those of a part of the stream in the page's order."""
+        order, kept = np.argsort(matches.first_rows(), kind="stable"), np.zeros(len(matches), dtype=bool)
+        kept[order] = self.keep(Candidates.of(self.pattern, matches.take(order), events))
+        return matches.where(kept)
 
     def rules_out(self, candidates: Candidates) -> Array:
         """Select the candidates that will not be kept, whatever is decided about others first: bool, shape (n,).

@@ -41,7 +41,7 @@ from cep_pipeline.detection.mechanisms import (
     Sink,
 )
 from cep_pipeline.detection.ordering import as_found, order_matches
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, decides_in_order, has_output_policy
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import not_summarized_because, summarize_unlisted
 from cep_pipeline.errors import NoRoom, TooManyMatches
@@ -110,6 +110,8 @@ class Detection:
 
     def counted_at_once(self) -> int | None:
         """The number of matches, if they need not be listed."""
+        if has_output_policy(self.pattern):
+            return None
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
             counted = count_merged(self.pattern, self.events, self.counters)
@@ -147,7 +149,7 @@ class RowsOf:
 
     def __init__(self, detection: Detection) -> None:
         self._detection = detection
-        self._kept = KeptMatches(detection.pattern) if has_output_policy(detection.pattern) else None
+        self._kept = kept_in_order(detection.pattern)
         self._rows = 0
 
     def of_part(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
@@ -224,6 +226,9 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
         if count is None:
             because = NODES_ASKED if detection.counters.wanted else detection.route(Sink.COUNT).because or LISTED_SOONER
             detection.counters.went(detection.pattern.name, Route(Sink.COUNT, Executor.MECHANISM, because))
+    for number, detection in enumerate(detections):
+        if decides_in_order(detection.pattern):
+            counts[number] = sum(batch.num_rows for batch in detection.batches())
     listed = [detection.to_count() for detection, count in zip(detections, counts, strict=True) if count is None]
     found = iter(_together(listed).count() if listed else ())
     return [next(found) if count is None else count for count in counts]
@@ -342,10 +347,13 @@ class SummaryOf:
         # Their order decides which are kept, and shows which are there twice: those of one block differ.
         alone = self._kept is None and len(found) == 1
         ordered = as_found(found[0]) if alone else order_matches(found, events.seqs, growing=events.seqs_grow)
+        kept = self._kept
+        if kept is not None and self._pattern.output.is_preferred:
+            ordered, kept = kept.of_preferred(ordered, events), None
         for start in range(0, len(ordered), BATCH_ROWS):
             part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
-            if self._kept is not None:
-                part = part.where(self._kept.keep(Candidates.of(self._pattern, part, events)))
+            if kept is not None:
+                part = part.where(kept.keep(Candidates.of(self._pattern, part, events)))
             if len(part):
                 ends_us = events.timestamps[part.last_rows()]
                 self.summary.add_matches(ends_us, return_arrays(self._pattern, part, events))
@@ -362,7 +370,7 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """
     found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING, one.counters) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
-    made = [_new_summary(detection.pattern) for detection in listed]
+    made = [SummaryOf(detection.pattern, kept_in_order(detection.pattern)) for detection in listed]
     for parts in listed_in_parts(listed) if listed else ():
         for own, blocks, detection in zip(made, parts, listed, strict=True):
             own.add(blocks, detection.events)
@@ -370,9 +378,9 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
-def _new_summary(pattern: Pattern) -> SummaryOf:
-    """The summary of all matches of a pattern that OUTPUT and CONSUME keep, still without any."""
-    return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
+def kept_in_order(pattern: Pattern) -> KeptMatches | None:
+    """The matches of a pattern that OUTPUT NON_OVERLAP and CONSUME keep, still none; None where it has neither."""
+    return KeptMatches(pattern) if decides_in_order(pattern) else None
 
 
 def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:

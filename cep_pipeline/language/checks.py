@@ -110,7 +110,7 @@ def check_return_item(expression: Expression, scope: Scope) -> None:
             raise scope.source.error(f"RETURN takes the Kleene variable {v!r} only as {forms}", node.span)
 
 
-def check_strategy(pattern: Pattern, source: SourceText, strategy: Span, ties: Span) -> None:
+def check_strategy(pattern: Pattern, source: SourceText, strategy: Span) -> None:
     """Refuse what section 4 refuses under strategies other than skip_till_any_match."""
     if pattern.strategy.forks:
         return
@@ -119,7 +119,7 @@ def check_strategy(pattern: Pattern, source: SourceText, strategy: Span, ties: S
         ordered = _ordered_pairs(clause)
         # Where no two variables are ordered, TIES says nothing about a run.
         if ordered and pattern.ties is Ties.ANY:
-            raise source.error(f"TIES ANY runs under skip_till_any_match only, not under {name}", ties)
+            raise source.error(f"TIES ANY runs under skip_till_any_match only, not under {name}", strategy)
         reason = _not_a_run(clause, ordered)
         if reason is not None:
             raise source.error(f"{name} does not run {reason}; use skip_till_any_match", strategy)

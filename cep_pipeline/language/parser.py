@@ -48,6 +48,7 @@ FIXED_COLUMNS = ("pattern", "match_id", "start_ts", "end_ts", "bindings")
 """Columns of the matches table that a RETURN item cannot be named like."""
 
 _STRATEGIES = {strategy.value.upper(): strategy for strategy in Strategy}
+_OUTPUTS = {output.value: output for output in Output}
 _CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN", "SUMMARIZE")
 _EITHER = "a statement has RETURN or SUMMARIZE, not both"
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -183,9 +184,8 @@ class _Statement:
         where = self._where(structure)
         window = self._window()
         partition_by = self._partition_by()
-        ties_place = self.cursor.ahead(1).span
         ties = self._choice("TIES", Ties, Ties.ARRIVAL)
-        output = self._choice("OUTPUT", Output, Output.ALL)
+        output = self._output()
         consume = self._choice("CONSUME", Consume, Consume.NONE)
         returns = self._returns()
         summary = self._summary(returns)
@@ -217,7 +217,7 @@ class _Statement:
             source=self.cursor.source.name,
             written=written,
         )
-        check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
+        check_strategy(pattern, self.cursor.source, where.strategy_span)
         return pattern
 
     def _name(self) -> tuple[str, bool]:
@@ -337,6 +337,22 @@ class _Statement:
         if not self.cursor.accept_word(keyword):
             return default
         return choices(self.cursor.expect_word(*(choice.value for choice in choices)).word)
+
+    def _output(self) -> Output:
+        """Read OUTPUT; without PREFERRED no quantifier is reluctant."""
+        text = Output.ALL.value
+        if self.cursor.accept_word("OUTPUT"):
+            one_word = (output.value for output in Output if " " not in output.value)
+            text = self.cursor.expect_word(*one_word).word
+            if text == Output.PREFERRED.value and self.cursor.accept_word(Output.NON_OVERLAP.value):
+                text = Output.PREFERRED_NON_OVERLAP.value
+        output = _OUTPUTS[text]
+        if self.scope.reluctant and not output.is_preferred:
+            message = (
+                "a reluctant quantifier has a meaning with OUTPUT PREFERRED only; leave out the last '?', or add it"
+            )
+            raise self.cursor.error(message, self.scope.reluctant[0])
+        return output
 
     # RETURN
 

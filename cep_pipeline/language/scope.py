@@ -55,6 +55,8 @@ class Scope:
     variable_spans: dict[str, Span] = field(default_factory=dict)
     used_parameters: dict[str, Bound] = field(default_factory=dict)
     warnings: list[PatternWarning] = field(default_factory=list)
+    reluctant: list[Span] = field(default_factory=list)
+    """The places of the `?` of reluctant quantifiers."""
 
     def declare(self, name: Token, operand: EventOperand) -> None:
         """Add a variable; a second one of the same name is refused, and so are more than there may be."""

@@ -89,7 +89,8 @@ class StructureParser:
         event_type = self._types()
         written = type_alternatives(event_type)
         if self.cursor.accept_symbol("?"):
-            operand = self._declare(start, event_type, self._variable(), optional=True)
+            reluctant = self._reluctant()
+            operand = self._declare(start, event_type, self._variable(), optional=True, reluctant=reluctant)
             if self.cursor.at_symbol("["):
                 message = f"{written}? binds one event or none; a list that may be absent is {written}* v[]"
                 raise self._error(message, self.cursor.current)
@@ -98,12 +99,29 @@ class StructureParser:
         if closure is None and not self.cursor.at_symbol("{"):
             return self._declare(start, event_type, self._variable())
         minimum, maximum, sign = (1, None, closure.text) if closure is not None else self._limits()
+        reluctant = self._reluctant()
         variable = self._variable()
         self.cursor.expect_symbol("[", f"; a Kleene variable is declared with [], as in {written}{sign} v[]")
         self.cursor.expect_symbol("]")
         return self._declare(
-            start, event_type, variable, kleene=True, minimum=minimum, maximum=maximum, optional=sign == "*"
+            start,
+            event_type,
+            variable,
+            kleene=True,
+            minimum=minimum,
+            maximum=maximum,
+            optional=sign == "*",
+            reluctant=reluctant,
         )
+
+    def _reluctant(self) -> bool:
+        """Read the `?` of a reluctant quantifier, which stands directly behind it."""
+        if self.cursor.current.span.start != self.cursor.previous.span.end:
+            return False
+        mark = self.cursor.accept_symbol("?")
+        if mark is not None:
+            self.scope.reluctant.append(mark.span)
+        return mark is not None
 
     def _limits(self) -> tuple[int, int | None, str]:
         """Read `{n}`, `{n,}` or `{n,m}`: the least and the greatest number of events, and the text."""
@@ -213,6 +231,7 @@ class StructureParser:
         minimum: int = 1,
         maximum: int | None = None,
         optional: bool = False,
+        reluctant: bool = False,
     ) -> EventOperand:
         operand = EventOperand(
             event_type,
@@ -222,6 +241,7 @@ class StructureParser:
             minimum,
             maximum,
             optional,
+            reluctant,
             Span(start.span.start, self.cursor.previous.span.end),
         )
         self.scope.declare(variable, operand)

@@ -64,10 +64,29 @@ class Ties(Enum):
 
 
 class Output(Enum):
-    """OUTPUT: all matches, or only those that overlap none before them (docs/language.md, section 5)."""
+    """OUTPUT: which matches are given (docs/language.md, section 5).
 
-    ALL = "ALL"
-    NON_OVERLAP = "NON_OVERLAP"
+    Attributes
+    ----------
+    is_preferred
+        Whether one match is given of those with the same first event.
+    is_apart
+        Whether a match is given only if it overlaps none before it.
+    """
+
+    ALL = "ALL", False, False
+    NON_OVERLAP = "NON_OVERLAP", False, True
+    PREFERRED = "PREFERRED", True, False
+    PREFERRED_NON_OVERLAP = "PREFERRED NON_OVERLAP", True, True
+
+    is_preferred: bool
+    is_apart: bool
+
+    def __new__(cls, text: str, is_preferred: bool, is_apart: bool) -> Output:
+        """An output whose value is its words in the language."""
+        one = object.__new__(cls)
+        one._value_, one.is_preferred, one.is_apart = text, is_preferred, is_apart
+        return one
 
 
 class Consume(Enum):

@@ -39,6 +39,8 @@ class EventOperand:
         Least and greatest number of events in a list; no maximum is None.
     optional
         Whether the pattern also matches without the variable: `A? v`, `A* v[]`.
+    reluctant
+        Whether OUTPUT PREFERRED prefers few events, or none: `A?? v`, `A+? v[]`, `A*? v[]`, `A{n,m}? v[]`.
     """
 
     event_type: EventType
@@ -48,6 +50,7 @@ class EventOperand:
     minimum: int = 1
     maximum: int | None = None
     optional: bool = False
+    reluctant: bool = False
     span: Span = field(default=NOWHERE, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +59,8 @@ class EventOperand:
             raise ValueError(f"variable {self.variable!r}: a list has no {self.minimum} to {self.maximum} events")
         if limited and not self.kleene:
             raise ValueError(f"variable {self.variable!r}: only a list has a number of events")
+        if self.reluctant and not (self.kleene or self.optional):
+            raise ValueError(f"variable {self.variable!r}: a single event has no quantifier that is reluctant")
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -120,15 +125,19 @@ def structure_text(structure: Structure, type_text: Callable[[str], str] = str, 
 
 def _operand_text(operand: EventOperand, type_text: Callable[[str], str]) -> str:
     types = type_alternatives(operand.event_type, type_text)
+    return f"{types}{_quantifier(operand)}{'?' if operand.reluctant else ''} {operand.variable}{'[]' * operand.kleene}"
+
+
+def _quantifier(operand: EventOperand) -> str:
     if not operand.kleene:
-        return f"{types}{'?' if operand.optional else ''} {operand.variable}"
+        return "?" if operand.optional else ""
     if operand.optional:
-        return f"{types}* {operand.variable}[]"
+        return "*"
     if operand.minimum == 1 and operand.maximum is None:
-        return f"{types}+ {operand.variable}[]"
-    most = "" if operand.maximum is None else operand.maximum
-    limits = operand.minimum if operand.minimum == operand.maximum else f"{operand.minimum},{most}"
-    return f"{types}{{{limits}}} {operand.variable}[]"
+        return "+"
+    if operand.minimum == operand.maximum:
+        return f"{{{operand.minimum}}}"
+    return f"{{{operand.minimum},{'' if operand.maximum is None else operand.maximum}}}"
 
 
 def types_of(event_type: EventType) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ class Finality(IntEnum):
         `(timestamp of the last event, +inf)`: under TIES ANY an event of the same time, but later in the stream, can
         still be before the last one.
     WINDOW_END
-        `(timestamp of the first event + W, +inf)`: a negated variable has no positive one after it. With a count
-        window the event n - 1 positions behind the first one.
+        `(timestamp of the first event + W, +inf)`: a negated variable has no positive one after it, or another match
+        with the same first event may be preferred. With a count window the event n - 1 positions behind the first one.
     """
 
     LAST_EVENT = 0
@@ -47,7 +47,7 @@ def finality_of(pattern: Pattern, clause: Clause) -> Finality:
     -----
     A binding that is a match by several clauses is final at the earliest of their points.
     """
-    if any(not clause.successors(name) for name in clause.negations):
+    if pattern.output.is_preferred or any(not clause.successors(name) for name in clause.negations):
         return Finality.WINDOW_END
     if clause.negations and not before_is_earlier(pattern.ties):
         return Finality.LAST_INSTANT
@@ -179,14 +179,15 @@ def look_back(patterns: Iterable[Pattern]) -> LookBack:
     None of the patterns composes others (`look_backs`).
 
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
-    it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
-    one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
+    it, or matches wait to be preferred: the match that ends its wait now began W ago, and what rejects it may lie W
+    before that. They need not stand in one clause: bindings that two clauses share are owned once, so the slice that
+    owns them by one asks for the other.
     """
     time_us = positions = 0
     for pattern in patterns:
         negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
-        trailing = any(not clause.successors(name) for clause, name in negated)
+        trailing = pattern.output.is_preferred or any(not clause.successors(name) for clause, name in negated)
         windows = 2 if leading and trailing else 1
         if pattern.window.time_us is not None:
             time_us = max(time_us, windows * pattern.window.time_us)

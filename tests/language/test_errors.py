@@ -193,7 +193,7 @@ REFUSED = [
     ("PATTERN A a WHERE «skip_til_next_match» { a.x = 1 } WITHIN 1 day", "did you mean 'skip_till_next_match'?"),
     ("PATTERN A a WHERE skip_till_next_match { a.x = 1 «WITHIN» 1 day", "expected '}'"),
     ("PATTERN A a WHERE skip_till_next_match { «}» WITHIN 1 day", "expected a condition"),
-    ("PATTERN SEQ(A a, B b) WHERE strict_contiguity { 1 = 1 } WITHIN 1 day TIES «ANY»", "TIES ANY"),
+    ("PATTERN SEQ(A a, B b) WHERE «strict_contiguity» { 1 = 1 } WITHIN 1 day TIES ANY", "TIES ANY"),
     ("PATTERN AND(A+ a[], B b) WHERE «skip-till-next-match» { 1 = 1 } WITHIN 1 day", "Kleene variable 'a' in an AND"),
     ("PATTERN SEQ(AND(A a, B b), C c) WHERE «partition_contiguity» { 1 = 1 } WITHIN 1 day", "neither a chain nor"),
     # Conjuncts

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from cep_pipeline.patterns.expressions import Expression
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from cep_pipeline.patterns.pattern import Consume, Pattern, Strategy
+from cep_pipeline.patterns.structure import EventOperand, Negation, Operator, Structure
 from tests.oracle.any_match import any_matches
-from tests.oracle.clauses import Rules, clauses_of
+from tests.oracle.clauses import Rules, choices_of, clauses_of
 from tests.oracle.events import Event, partition_key, read_events, with_matches
 from tests.oracle.runs import run_matches
 from tests.oracle.values import Binding, Choice, value_of
@@ -81,13 +82,49 @@ def _as_event(statement: Pattern, number: int, binding: Binding) -> Event:
 def kept_matches(pattern: Pattern, events: Sequence[Event]) -> list[Binding]:
     """The matches of one statement in order, after OUTPUT and CONSUME."""
     search = any_matches if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else run_matches
-    union = {
-        tuple(flat(pattern, binding)): binding
-        for clause in clauses_of(pattern)
+    found = [
+        (choice, binding)
+        for clause, choice in zip(clauses_of(pattern), choices_of(pattern.structure), strict=True)
         for binding in search(Rules(pattern, clause, events))
-    }
+    ]
+    if pattern.output.is_preferred:
+        found = _preferred(pattern, found)
+    union = {tuple(flat(pattern, binding)): binding for _, binding in found}
     in_order = sorted(union.values(), key=lambda binding: _order_key(pattern, binding))
-    return _select(pattern, in_order)
+    if not pattern.output.is_preferred:
+        return _select(pattern, in_order)
+    kept = _select(pattern, sorted(in_order, key=lambda binding: _first_place(pattern, binding)))
+    return [binding for binding in in_order if binding in kept]
+
+
+def _first_place(pattern: Pattern, binding: Binding) -> int:
+    return min(event.place for _, event in flat(pattern, binding))
+
+
+def _preferred(pattern: Pattern, found: Sequence[tuple[Any, Binding]]) -> list[tuple[Any, Binding]]:
+    """Of the matches with each first event the one that the walk through the pattern, as it is written, prefers."""
+    best: dict[int, tuple[Any, Binding]] = {}
+    for choice, binding in sorted(found, key=lambda one: _walked(pattern.structure, *one)):
+        best.setdefault(_first_place(pattern, binding), (choice, binding))
+    return list(best.values())
+
+
+def _walked(structure: Structure, choice: Any, binding: Binding) -> list[int]:
+    """What is met on the walk through a structure; of two matches the one with the lesser list is preferred."""
+    if isinstance(structure, Negation) or (isinstance(structure, EventOperand) and structure.negated):
+        return []
+    if isinstance(structure, EventOperand):
+        sign = -1 if structure.reluctant else 1
+        if choice == "absent":
+            return [sign]
+        places = [event.place for event in binding[structure.variable]]
+        said = [0] if structure.optional else []
+        return [*said, -sign * len(places), *places] if structure.kleene else [*said, *places]
+    if structure.operator is Operator.OR:
+        number, inner = choice
+        return [number, *_walked(structure.operands[number], inner, binding)]
+    parts = zip(structure.operands, choice, strict=True)
+    return [met for operand, inner in parts for met in _walked(operand, inner, binding)]
 
 
 def flat(pattern: Pattern, binding: Binding) -> list[tuple[str, Event]]:
@@ -121,7 +158,7 @@ def _select(pattern: Pattern, in_order: list[Binding]) -> list[Binding]:
         if partition is None:  # alone in its partition
             partition = events[0]
         first, last = min(event.place for event in events), max(event.place for event in events)
-        if pattern.output is Output.NON_OVERLAP and first <= last_kept.get(partition, -1):
+        if pattern.output.is_apart and first <= last_kept.get(partition, -1):
             continue
         if pattern.consume is Consume.MATCHED and not consumed.isdisjoint(events):
             continue

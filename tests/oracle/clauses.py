@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from cep_pipeline.patterns.conditions import (
     AllOf,
@@ -189,6 +190,20 @@ def disjunctive_normal_form(structure: Structure) -> list[tuple[set[str], Order]
                     order |= {(a, b) for a in parts[earlier][0] for b in parts[later][0]}
         result.append((names, frozenset(order)))
     return result
+
+
+def choices_of(structure: Structure) -> list[Any]:
+    """What each branch of `disjunctive_normal_form` has chosen, in the same order.
+
+    Of an OR the number of its operand and what that has chosen, of SEQ and AND what each operand has chosen; of an
+    event "bound" or "absent".
+    """
+    if isinstance(structure, Negation | EventOperand):
+        return ["bound", "absent"] if isinstance(structure, EventOperand) and structure.optional else ["bound"]
+    chosen = [choices_of(operand) for operand in structure.operands]
+    if structure.operator is Operator.OR:
+        return [(number, one) for number, own in enumerate(chosen) for one in own]
+    return list(product(*chosen))
 
 
 def conjunctive_normal_form(condition: Condition | None) -> tuple[list[Conjunct], list[str]]:

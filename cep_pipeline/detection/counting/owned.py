@@ -49,6 +49,8 @@ def count_owned(
     finding
         Whether matches of single variables may be found, and not kept, to be counted.
     """
+    if pattern.output.is_preferred:
+        return None
     swept = _count_by_sweeps(pattern, events, owned, always=always)
     of_one = always and all(len(clause.positive) == 1 for clause in pattern.clauses)
     of_singles = not binds_lists(pattern) and (of_one or (finding and _is_counted_by_clause(pattern)))
