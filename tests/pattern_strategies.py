@@ -50,6 +50,8 @@ class Features:
         SUMMARIZE in place of some RETURN.
     float_sums
         SUMMARIZE with sums and means of float64, which are the same in any order only of numbers that are no edges.
+    preferred
+        OUTPUT PREFERRED, and reluctant quantifiers with it.
     composes
         Names of earlier statements, which are types too.
     """
@@ -73,6 +75,7 @@ class Features:
     second_edition: bool = False
     summaries: bool = False
     float_sums: bool = False
+    preferred: bool = False
     composes: tuple[str, ...] = ()
 
 
@@ -107,8 +110,8 @@ WHOLE_LANGUAGE = Features(
 )
 """Every operator, clause and strategy of the first edition."""
 
-SECOND_EDITION = replace(WHOLE_LANGUAGE, second_edition=True, max_condition_variables=2)
-"""What one statement can say in the second edition, SUMMARIZE aside."""
+THIRD_EDITION = replace(WHOLE_LANGUAGE, second_edition=True, preferred=True, max_condition_variables=2)
+"""What one statement can say, SUMMARIZE aside; a third of its statements have OUTPUT PREFERRED."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class Operand:
         What follows the type of a list or of an optional variable.
     group
         The first variable of the negated composite around it.
+    reluctant
+        Whether its quantifier is.
     """
 
     name: str
@@ -136,6 +141,7 @@ class Operand:
     others: tuple[str, ...] = ()
     quantifier: str = "+"
     group: str | None = None
+    reluctant: bool = False
 
     @property
     def optional(self) -> bool:
@@ -280,6 +286,12 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
     any_match = strategy == "skip_till_any_match"
     in_order = not any_match or features.chains
     structure = _run_structure(draw, features, names) if in_order else _any_structure(draw, features, names)
+    output = None
+    if features.preferred and draw(st.integers(0, 2)) == 2:
+        output = draw(st.sampled_from(["PREFERRED", "PREFERRED NON_OVERLAP"]))
+        structure = _reluctant_somewhere(draw, structure)
+    elif features.output and draw(st.integers(0, 4)) == 4:
+        output = "NON_OVERLAP"
     operands = _operands(structure)
     written = not any_match or draw(st.integers(0, 5)) == 5
     ties = features.ties if any_match else tuple(mode for mode in features.ties if mode != "ANY")
@@ -287,8 +299,8 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
     if features.partition_by and draw(st.integers(0, 4)) == 4:
         clauses.append(f"PARTITION BY {draw(st.sampled_from(['id', 's', 'id, s', 'y']))}")
     clauses.append(f"TIES {draw(st.sampled_from(ties))}")
-    if features.output and draw(st.integers(0, 4)) == 4:
-        clauses.append("OUTPUT NON_OVERLAP")
+    if output is not None:
+        clauses.append(f"OUTPUT {output}")
     if features.consume and draw(st.integers(0, 4)) == 4:
         clauses.append("CONSUME MATCHED")
     positive = [operand for operand in operands if not operand.negated]
@@ -451,6 +463,12 @@ def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand |
     return branch()
 
 
+def _reluctant_somewhere(draw: st.DrawFn, structure: Any) -> Any:
+    if isinstance(structure, Operand):
+        return replace(structure, reluctant=bool(structure.quantifier) and draw(st.booleans()))
+    return replace(structure, operands=tuple(_reluctant_somewhere(draw, operand) for operand in structure.operands))
+
+
 def _operands(structure: Operand | _Composite) -> list[Operand]:
     if isinstance(structure, Operand):
         return [structure]
@@ -464,4 +482,6 @@ def _structure_text(structure: Operand | _Composite) -> str:
     types = [name if name.isidentifier() else f'"{name}"' for name in (structure.type, *structure.others)]
     event_type = f"({' | '.join(types)})" if structure.others else types[0]
     sign = "~" if structure.negated and structure.group is None else ""
-    return f"{sign}{event_type}{structure.quantifier} {structure.name}{'[]' if structure.kleene else ''}"
+    return (
+        f"{sign}{event_type}{structure.quantifier}{'?' * structure.reluctant} {structure.name}{'[]' * structure.kleene}"
+    )

@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.matches import candidates_of
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
+from cep_pipeline.detection.output_policy import KeptMatches, decides_in_order
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
 from tests.contracts.mechanisms import bindings, drawn, match_ids, planned
@@ -40,13 +41,29 @@ def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, st
     check_slices(mechanism, drawn(data, mechanism).pattern, stream_rows)
 
 
+def together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """All the batches as one, or none."""
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+
+
+def kept_of(policy: KeptMatches, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The candidates of a slice that are kept, decided about in the order in which they come to be decided."""
+    found = candidates_of(batch)
+    firsts = np.minimum.reduceat(found.positions, found.offsets[:-1])
+    order = np.argsort(firsts, kind="stable") if policy.pattern.output.is_preferred else np.arange(len(batch))
+    kept = np.zeros(len(batch), dtype=bool)
+    kept[order] = policy.keep(candidates_of(batch.take(pa.array(order))))
+    return batch.filter(pa.array(kept))
+
+
 def check_slices(mechanism: str, pattern: Pattern, stream_rows: list[Row]) -> None:
     """Each slice reads its look-back and its own events only, and the slices' answers follow each other in order.
 
     Those whose matches wait for events behind them follow in the order in which they are final.
     """
     # What OUTPUT and CONSUME keep of matches that wait is tested over days (tests/pipeline/test_union_of_days.py).
-    assume(not (has_output_policy(pattern) and waits_for_later_events(pattern)))
+    preferred = pattern.output.is_preferred
+    assume(preferred or not (decides_in_order(pattern) and waits_for_later_events(pattern)))
     table = events_table(stream_rows)
     plan = planned(pattern, table, "dp_left_deep", mechanism)
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
@@ -61,9 +78,9 @@ def check_slices(mechanism: str, pattern: Pattern, stream_rows: list[Row]) -> No
             [pattern], plan, events_table(read), (start, end), lambda _, batch, to=batches: to.append(batch), mechanism
         )
         assert result.matches == {pattern.name: sum(batch.num_rows for batch in batches)}
-        if has_output_policy(pattern):  # one pass over what all slices found, its state handed on as text
+        if decides_in_order(pattern):  # one pass over what all slices found, its state handed on as text
             policy = KeptMatches(pattern, json.loads(json.dumps(state)))
-            batches = [batch.filter(pa.array(policy.keep(candidates_of(batch)))) for batch in batches]
+            batches = [kept_of(policy, batch) for batch in together(batches)]
             if end is not None:
                 policy.forget(end[0] - (pattern.window.time_us or 2**62))
             state = policy.to_json()

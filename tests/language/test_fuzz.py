@@ -16,7 +16,7 @@ from tests.language.schemas import SCHEMA
 from tests.pattern_strategies import (
     PARAMETERS,
     SCALARS,
-    SECOND_EDITION,
+    THIRD_EDITION,
     WHOLE_LANGUAGE,
     File,
     Statement,
@@ -109,7 +109,7 @@ def test_cut_off_after_any_word(word: str) -> None:
 
 
 @settings(deadline=None)
-@given(files(replace(SECOND_EDITION, summaries=True)))
+@given(files(replace(THIRD_EDITION, summaries=True)))
 def test_valid_files_of_the_second_edition_are_accepted_and_survive_formatting(file: File) -> None:
     assert len(parse_patterns(file.text, SCHEMA, file.params)) == len(file.statements)
     check(file.text)

@@ -20,7 +20,7 @@ from tests.oracle.answer import kept_matches, read_stream
 from tests.oracle.clauses import Conjunct, conjunctive_normal_form
 from tests.oracle.events import Event, read_events
 from tests.oracle.values import Binding
-from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, Statement, files, statements
+from tests.pattern_strategies import THIRD_EDITION, WHOLE_LANGUAGE, Statement, files, statements
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
@@ -66,7 +66,7 @@ def test_events_are_explained_as_a_match_where_the_oracle_has_one(statement: Sta
 @st.composite
 def composing(draw: st.DrawFn) -> Pattern:
     """A pattern that binds matches of others."""
-    file = draw(files(replace(SECOND_EDITION, max_operands=2)))
+    file = draw(files(replace(THIRD_EDITION, max_operands=2)))
     patterns = cep.parse_patterns(file.text, stream_schema(), params=file.params)
     found = [pattern for pattern in patterns if pattern.composes and pattern.summary is None]
     assume(found)

@@ -23,13 +23,13 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import not_by_day
 from tests.contracts.mechanisms import has_few_bindings, runnable
-from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, File, files, statements
+from tests.pattern_strategies import THIRD_EDITION, WHOLE_LANGUAGE, File, files, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.streams import Row, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(WHOLE_LANGUAGE, returns=False, parameters=False, lists=False, max_condition_variables=2)
-SECOND = replace(SECOND_EDITION, returns=False)
+SECOND = replace(THIRD_EDITION, returns=False)
 WINDOWS = st.one_of(
     st.integers(1, 6).map(lambda events: f"{events} EVENTS"),
     st.sampled_from(["2 hours", "7 hours", "1 day", "30 hours", "60 hours"]),

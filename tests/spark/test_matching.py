@@ -23,7 +23,7 @@ from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark import match, matching
 from cep_pipeline.spark.matching import Distribution, common_keys, distributions_of, only_in_one_task
 from cep_pipeline.storage import id_texts
-from tests.pattern_strategies import SECOND_EDITION, statements
+from tests.pattern_strategies import THIRD_EDITION, statements
 from tests.streams import SECOND, Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
@@ -246,7 +246,7 @@ def test_parts_have_together_the_matches_of_all_events(data: st.DataObject, stre
     text, params = data.draw(
         st.one_of(
             partitioned().map(lambda text: (text, {})),
-            statements(SECOND_EDITION).map(lambda one: (one.text, one.params)),
+            statements(THIRD_EDITION).map(lambda one: (one.text, one.params)),
         )
     )
     with warnings.catch_warnings():

@@ -23,7 +23,7 @@ from tests.answers import comparable, from_tables, summaries_from_tables
 from tests.contracts.mechanisms import answer, has_few_bindings
 from tests.contracts.test_slices import check_slices
 from tests.oracle import OracleMatch, OracleSummary, evaluate, summarize
-from tests.pattern_strategies import SECOND_EDITION, File, Statement, files, statements
+from tests.pattern_strategies import THIRD_EDITION, File, Statement, files, statements
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
@@ -82,15 +82,20 @@ def check_file(file: File, stream_rows: list[Row]) -> None:
     assert comparable([*from_tables(patterns, tables), *summaries_from_tables(patterns, tables)]) == expected
 
 
-SUMMARIES = replace(SECOND_EDITION, summaries=True, float_sums=True)
+SUMMARIES = replace(THIRD_EDITION, summaries=True, float_sums=True)
 COUNTED = replace(
-    SUMMARIES, output=False, consume=False, strategies=("skip_till_any_match",), max_condition_variables=1
+    SUMMARIES,
+    output=False,
+    preferred=False,
+    consume=False,
+    strategies=("skip_till_any_match",),
+    max_condition_variables=1,
 )
-LISTED = replace(SECOND_EDITION, output=False, consume=False)
+LISTED = replace(THIRD_EDITION, output=False, preferred=False, consume=False)
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(statement=statements(SECOND_EDITION), stream_rows=rows())
+@given(statement=statements(THIRD_EDITION), stream_rows=rows())
 def test_every_mechanism_answers_or_refuses(statement: Statement, stream_rows: list[Row]) -> None:
     check_mechanisms(*parsed(statement), events_table(stream_rows))
 
@@ -152,19 +157,19 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row])
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(file=files(replace(SECOND_EDITION, summaries=True)), stream_rows=rows(max_size=8))
+@given(file=files(replace(THIRD_EDITION, summaries=True)), stream_rows=rows(max_size=8))
 def test_files_of_statements(file: File, stream_rows: list[Row]) -> None:
     check_file(file, stream_rows)
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(file=files(SECOND_EDITION), stream_rows=rows(max_size=8))
+@given(file=files(THIRD_EDITION), stream_rows=rows(max_size=8))
 def test_composing_statements_on_every_mechanism(file: File, stream_rows: list[Row]) -> None:
     check_mechanisms(parsed(file)[-1], events_table(stream_rows))
 
 
 @settings(max_examples=examples(80), deadline=None)
-@given(data=st.data(), statement=statements(SECOND_EDITION), stream_rows=rows())
+@given(data=st.data(), statement=statements(THIRD_EDITION), stream_rows=rows())
 def test_slices_follow_each_other(data: st.DataObject, statement: Statement, stream_rows: list[Row]) -> None:
     [pattern] = parsed(statement)
     try:
@@ -178,9 +183,7 @@ def test_slices_follow_each_other(data: st.DataObject, statement: Statement, str
 def test_random_cases(part: int) -> None:
     @seed(part)
     @settings(max_examples=CASES // PARTS, deadline=None, database=None)
-    @given(
-        file=files(replace(SECOND_EDITION, summaries=True)), statement=statements(SECOND_EDITION), stream_rows=rows()
-    )
+    @given(file=files(replace(THIRD_EDITION, summaries=True)), statement=statements(THIRD_EDITION), stream_rows=rows())
     def check(file: File, statement: Statement, stream_rows: list[Row]) -> None:
         [pattern], table = parsed(statement), events_table(stream_rows)
         check_mechanisms(pattern, table)
