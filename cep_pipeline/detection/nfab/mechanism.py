@@ -17,6 +17,7 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.network.run import find_alone
 from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
+from cep_pipeline.detection.nfab.preferred_runs import PreferredRuns, are_searched
 from cep_pipeline.detection.nfab.runs import ClauseRuns, RunLives
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -54,6 +55,11 @@ def find_matches(
     planned = orders_only(MECHANISM.name, pattern, orders)
     for clause, order in zip(pattern.clauses, planned, strict=True):
         refuse_other_orders(MECHANISM.name, pattern, clause, order)
+    if are_searched(pattern):
+        runs = PreferredRuns(pattern, events, owned, options)
+        yield from runs
+        runs.count(counters)
+        return
     forking = pattern.strategy.forks
     if forking and not before_is_earlier(pattern.ties):
         yield from find_alone(MECHANISM.name, "prefix", pattern, orders, events, owned, counters)

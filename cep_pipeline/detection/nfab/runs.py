@@ -84,13 +84,18 @@ class RunEvents:
         return np.flatnonzero(beginning).astype(np.int32)
 
 
-def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> RunEvents:
+def sequence_of(
+    pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array, *, alone: bool = False
+) -> RunEvents:
     """The sequence for the runs of a clause.
 
     Parameters
     ----------
     fits_by_row
         uint8, shape (variables, events): which events fit which variables, the positive ones first.
+    alone
+        Whether one event may be a match, as it may where the clause has one variable: then those that agree with none
+        are read, too.
     """
     fits = fits_by_row[: len(clause.positive)]
     skipping = pattern.strategy.skips
@@ -105,7 +110,7 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_b
     if grouped:
         read = view
         view = agreeing_view(pattern, clause.agree_on, view, events)
-        if len(clause.positive) == 1 and len(view) < len(read):
+        if (alone or len(clause.positive) == 1) and len(view) < len(read):
             view = _with_lonely_events(view, read)
     ends = events.derive(("ends", view.identity), lambda: np.repeat(view.starts[1:], np.diff(view.starts)))
     keys = (
