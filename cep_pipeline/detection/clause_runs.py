@@ -17,7 +17,7 @@ from cep_pipeline.detection.limits import SMALL, ask_for, named
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.preferred import preferred_of
+from cep_pipeline.detection.preferred.walk import preferred_of
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause

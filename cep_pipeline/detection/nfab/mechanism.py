@@ -17,8 +17,8 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.network.run import find_alone
 from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
-from cep_pipeline.detection.nfab.preferred_runs import PreferredRuns, are_searched
 from cep_pipeline.detection.nfab.runs import ClauseRuns, RunLives
+from cep_pipeline.detection.preferred.search import PreferredSearch, is_searched
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.order import before_is_earlier
@@ -55,8 +55,8 @@ def find_matches(
     planned = orders_only(MECHANISM.name, pattern, orders)
     for clause, order in zip(pattern.clauses, planned, strict=True):
         refuse_other_orders(MECHANISM.name, pattern, clause, order)
-    if are_searched(pattern):
-        runs = PreferredRuns(pattern, events, owned, options)
+    if is_searched(pattern):
+        runs = PreferredSearch(pattern, events, owned, options)
         yield from runs
         runs.count(counters)
         return

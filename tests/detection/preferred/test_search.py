@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.nfab import preferred_runs
-from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.preferred_runs import are_searched, tree_of
+from cep_pipeline.detection.preferred import search
+from cep_pipeline.detection.preferred import words as at
+from cep_pipeline.detection.preferred.search import is_searched, tree_of
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
@@ -31,7 +31,7 @@ def test_search_finds_what_the_walk_prefers(statement: Statement, stream_rows: l
     behind = next((n for n, one in enumerate(clauses) if one.startswith(("CONSUME", "RETURN"))), len(clauses))
     clauses.insert(behind, f"OUTPUT PREFERRED{' NON_OVERLAP' * apart}")
     pattern = replace(statement, clauses=tuple(clauses)).pattern
-    assume(are_searched(pattern))
+    assume(is_searched(pattern))
     table = events_table(stream_rows)
     assert comparable(from_tables([pattern], cep.detect([pattern], table))) == comparable(evaluate([pattern], table))
 
@@ -69,7 +69,7 @@ def test_choices_stand_in_the_order_of_the_walk(structure: str, choices: str) ->
 
 def test_long_lists_are_found_once_where_matches_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rise of 30,000 events has 450 million matches; room for fewer events than a match has grows."""
-    monkeypatch.setattr(preferred_runs, "ELEMENTS_AT_ONCE", 1 << 10)
+    monkeypatch.setattr(search, "ELEMENTS_AT_ONCE", 1 << 10)
     rising = [{"timestamp": number, "kind": "A", "x": number % 30_000} for number in range(60_000)]
     pattern = parsed(
         "PATTERN A{2,} a[] WHERE strict_contiguity { a[i].x > a[i-1].x } WITHIN 1 day OUTPUT PREFERRED NON_OVERLAP "

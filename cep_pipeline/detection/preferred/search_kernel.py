@@ -1,7 +1,7 @@
 """The search for the preferred match of each first event under contiguity. Imported only where it is compiled.
 
 Under contiguity the events of a match follow one another, so a match is known by the node of the tree of choices
-(`preferred_runs.ChoiceTree`) that each event goes to. The search is depth first: it tries what is preferred first, and
+(`search.ChoiceTree`) that each event goes to. The search is depth first: it tries what is preferred first, and
 what it finds first is the preferred match. An event that no choice takes sends it back to the event before.
 
 The events of the path are frames, the first one behind an empty frame of the root. A frame has the node of its event,
@@ -19,7 +19,8 @@ from numba import njit
 from cep_pipeline.compiled.pointers import reader_of
 from cep_pipeline.detection.conditions.cells import Cells, append, cell_before, cells_at, drop_newest, length_of
 from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
-from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.words import AGREEING, COMPARES_CLOCKS, PRUNING
+from cep_pipeline.detection.preferred import words as at
 
 search_at = reader_of(at.SearchArrays)
 """The search whose words begin at a place."""
@@ -39,7 +40,7 @@ def search(words: Any) -> int:
     depth, read = control[at.S_DEPTH], 0
     wanted = at.DONE
     while True:
-        if read > at.RUNS_A_CALL:
+        if read > at.EVENTS_A_CALL:
             wanted = at.PAUSED
             break
         if depth < 0:
@@ -92,11 +93,7 @@ def search(words: Any) -> int:
             slot = tree[following + at.N_SLOT]
             if machine.fits[slot * machine.size + place] == 0:
                 continue
-            if (
-                depth > 0
-                and machine.options & at.COMPARES_CLOCKS
-                and machine.clocks[place] <= machine.clocks[place - 1]
-            ):
+            if depth > 0 and machine.options & COMPARES_CLOCKS and machine.clocks[place] <= machine.clocks[place - 1]:
                 continue
             if not holds(code, cells, tree[node + at.N_LEAVE], slots):
                 continue
@@ -122,7 +119,7 @@ def is_read(words: Any, first: int, place: int) -> bool:
         return False
     if machine.instants[place] - machine.instants[first] > machine.width:
         return False
-    if not machine.options & at.AGREEING:
+    if not machine.options & AGREEING:
         return True
     return machine.keys[first] >= 0 and machine.keys[first] == machine.keys[place]
 
@@ -139,6 +136,6 @@ def write_path(words: Any, depth: int, first: int, clause: int) -> None:
     control[at.S_MATCHES] += 1
     control[at.S_WRITTEN] = written + depth
     machine.out_offsets[control[at.S_MATCHES]] = written + depth
-    if machine.options & at.PRUNING:
+    if machine.options & PRUNING:
         while control[at.S_NEXT] < machine.number_of_starts and machine.starts[control[at.S_NEXT]] < first + depth:
             control[at.S_NEXT] += 1

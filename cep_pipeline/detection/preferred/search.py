@@ -2,7 +2,7 @@
 
 All clauses are searched together. They are a tree: a node for each variable that may follow those before it, with the
 choices that there are behind it, the preferred one first (`ChoiceTree`). So no match is found that another one with its
-first event is preferred to, and long lists cost what they are long. The search is the kernel's (`preferred_kernel.py`).
+first event is preferred to, and long lists cost what they are long. The search is the kernel's (`search_kernel.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from cep_pipeline.detection.conditions.groups import ConditionGroups, Moment, co
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, Program
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters, Owned, RunCounts
-from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.runs import sequence_of
-from cep_pipeline.detection.preferred import choices_of
+from cep_pipeline.detection.nfab.words import PRUNING
+from cep_pipeline.detection.preferred import words as at
+from cep_pipeline.detection.preferred.walk import choices_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause, normalize
 from cep_pipeline.patterns.pattern import Consume, Pattern, once_a_pattern
@@ -33,16 +34,16 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
 _search = NativeKernel(
-    "cep_pipeline.detection.nfab.preferred_kernel",
+    "cep_pipeline.detection.preferred.search_kernel",
     "search",
     ("int64*",),
-    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.nfab.words"),
+    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.preferred.words", "cep_pipeline.detection.nfab.words"),
 )
 ELEMENTS_AT_ONCE = 1 << 18
 """Events of matches that are written before they are handed on."""
 
 
-def are_searched(pattern: Pattern) -> bool:
+def is_searched(pattern: Pattern) -> bool:
     """Return whether the preferred matches of a pattern are found by a search: of lists, or of several clauses."""
     if not pattern.output.is_preferred or pattern.strategy.skips or any(one.negated for one in pattern.operands):
         return False
@@ -149,13 +150,13 @@ def _from_preferred(pattern: Pattern) -> list[Clause]:
     return sorted(pattern.clauses, key=lambda clause: list(met(pattern.structure, clause)))
 
 
-class PreferredRuns:
+class PreferredSearch:
     """The preferred matches of a pattern over one slice: iterate over it once for its blocks of matches.
 
     Parameters
     ----------
     pattern, events, owned
-        A pattern for which `are_searched` is true, and the slice.
+        A pattern for which `is_searched` is true, and the slice.
     options
         With `PRUNE` the starts that a match holds are passed over, where no match that overlaps it would be kept.
     """
@@ -185,7 +186,7 @@ class PreferredRuns:
             out_offsets, out_clauses = np.zeros(capacity + 1, np.int64), np.empty(capacity, np.int32)
             machine = at.SearchArrays(
                 control=self.control,
-                options=sequence.options | at.PRUNING * self.prunes,
+                options=sequence.options | PRUNING * self.prunes,
                 width=instants_of(self.pattern, self.events).width,
                 size=places,
                 end_row=self.of.end_row,
