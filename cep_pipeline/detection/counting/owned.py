@@ -9,7 +9,7 @@ from cep_pipeline.detection.compressed.fields import reason_to_list
 from cep_pipeline.detection.compressed.tables import count_merged
 from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, parts_of_neighbours, sweeps_over
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
-from cep_pipeline.detection.fused.clause import KernelRun, run_clause
+from cep_pipeline.detection.fused.clause import KernelRun, refuse_other_variables, run_clause
 from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
 from cep_pipeline.detection.mechanisms import (
@@ -26,6 +26,7 @@ from cep_pipeline.detection.mechanisms import (
     Sink,
 )
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.preferred.sweep import PreferredSweep, steps_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -129,7 +130,7 @@ def _rarest_first(clause: Clause, events: PreparedEvents) -> tuple[str, ...]:
     return (*sorted(single, key=sizes.__getitem__), *(one.name for one in clause.positive if one.kleene))
 
 
-def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
+def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun | PreferredSweep:
     """A run of one clause by a plan on the columnar kernel; iterate over it once for its blocks of matches.
 
     Raises
@@ -137,6 +138,10 @@ def start(of: ClauseSlice, plan: OrderOrTree) -> KernelRun | StagedRun:
     PlanError
         The plan is not for the clause's positive variables.
     """
+    steps = steps_of(of.pattern, of.clause)
+    if steps is not None:
+        refuse_other_variables(of.pattern, of.clause, order_of(plan))
+        return PreferredSweep(of, steps)
     if has_kleene(of.clause):
         return StagedRun(of, plan)
     return run_clause(of, order_of(plan))
