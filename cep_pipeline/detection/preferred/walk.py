@@ -1,6 +1,6 @@
 """OUTPUT PREFERRED: of all matches with one first event the one that a walk through the pattern prefers.
 
-The walk goes through PATTERN as it is written (docs/language.md, section 5.1). All that it meets are numbers, of which
+The walk goes through PATTERN as it is written (docs/language.md, section 5.4). All that it meets are numbers, of which
 the lesser is preferred: the place of the branch that a clause has chosen at an OR, whether an operand that may be
 absent is bound, the length of a list with its sign, and the rows of events. Number after number, the matches of a first
 event that have not the least one drop out, until one is left.
