@@ -2,7 +2,7 @@
 
 All clauses are searched together. They are a tree: a node for each variable that may follow those before it, with the
 choices that there are behind it, the preferred one first (`ChoiceTree`). So no match is found that another one with its
-first event is preferred to, and long lists cost what they are long. The search is the kernel's (`search_kernel.py`).
+first event is preferred to, and long lists cost what they are long. The search is the kernel's (`kernels.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import may_match
 
 _search = NativeKernel(
-    "cep_pipeline.detection.preferred.search_kernel",
+    "cep_pipeline.detection.preferred.kernels",
     "search",
     ("int64*",),
     sources=(*KERNEL_SOURCES, "cep_pipeline.detection.preferred.words", "cep_pipeline.detection.nfab.words"),

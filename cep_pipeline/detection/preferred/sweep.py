@@ -2,7 +2,7 @@
 
 A list of n candidates has 2^n - 1 forms, of which PREFERRED keeps one for each first event. Where each condition reads
 the first event of the match, one other event, or two that follow one another in it, a sweep over the window of each
-start knows that one (`sweep_kernel.py`). Of other clauses all matches are listed and compared (`walk.py`).
+start knows that one (`kernels.py`). Of other clauses all matches are listed and compared (`walk.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cep_pipeline.slices.order import before_is_earlier, instants_of
 from cep_pipeline.slices.views import clause_cache_of, may_match
 
 _sweep = NativeKernel(
-    "cep_pipeline.detection.preferred.sweep_kernel",
+    "cep_pipeline.detection.preferred.kernels",
     "sweep",
     ("int64*",),
     sources=(*KERNEL_SOURCES, "cep_pipeline.detection.preferred.words", "cep_pipeline.detection.nfab.words"),

@@ -1,13 +1,19 @@
-"""The sweep for the preferred match of each first event under skip_till_any_match. Imported only where it is compiled.
+"""The search and the sweep for preferred matches. Imported only where they are compiled.
 
-For each start the sweep goes back over the events of its window, from the last variable of the chain to the first. Of
-each event, as the newest element of a variable, it notes how many more elements the list may get at most (`further`),
-and whether the rest of the chain can be bound behind it (`leaves`). Then the match is read off from the start on: of
-each list the length that is preferred, and of the elements that allow it the earliest.
+The search (`search.py`) is for contiguity, where the events of a match follow one another, so that a match is known by
+the node of the tree of choices that each event goes to. It is depth first: it tries what is preferred first, and what
+it finds first is the preferred match. An event that no choice takes sends it back to the event before. The events of
+the path are frames, the first one behind an empty frame of the root. A frame has the node of its event, and how many of
+the node's choices have been tried. What lists have bound lies in cells, of which the newest goes when the search goes
+back (`conditions/cells.py`).
 
-Where no condition compares neighbours of a list, all but its first and its last element may be left out. So every
-length up to the greatest is one that a list may have, and the sweep takes a step for each variable and event. Else it
-compares each event with all behind it.
+The sweep (`sweep.py`) is for skip_till_any_match. For each start it goes back over the events of the window, from the
+last variable of the chain to the first. Of each event, as the newest element of a variable, it notes how many more
+elements the list may get at most (`further`), and whether the rest of the chain can be bound behind it (`leaves`). Then
+the match is read off from the start on: of each list the length that is preferred, and of the elements that allow it
+the earliest. Where no condition compares neighbours of a list, all but its first and its last element may be left out.
+So every length up to the greatest is one that a list may have, and the sweep takes a step for each variable and event.
+Else it compares each event with all behind it.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -19,10 +25,129 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import further as behind
 from cep_pipeline.compiled.pointers import reader_of
-from cep_pipeline.detection.conditions.cells import append, cells_at
-from cep_pipeline.detection.conditions.evaluator import code_at, group_holds
-from cep_pipeline.detection.nfab.words import COMPARES_CLOCKS
+from cep_pipeline.detection.conditions.cells import Cells, append, cell_before, cells_at, drop_newest, length_of
+from cep_pipeline.detection.conditions.evaluator import Code, code_at, group_holds
+from cep_pipeline.detection.nfab.words import AGREEING, COMPARES_CLOCKS, PRUNING
 from cep_pipeline.detection.preferred import words as at
+
+search_at = reader_of(at.SearchArrays)
+"""The search whose words begin at a place."""
+
+
+@njit(error_model="numpy")
+def holds(code: Code, cells: Cells, group: int, slots: Any) -> bool:
+    """Test whether the conjuncts of a group hold on the path: the one place where conditions are compiled in."""
+    return group < 0 or group_holds(code, cells, group, slots, 0)
+
+
+def search(words: Any) -> int:
+    """Search from each start on until the end, or until room is wanted; the code of `words.py` says which."""
+    machine, code, cells = search_at(words, 0), code_at(words, at.SEARCH_CODE), cells_at(words, at.SEARCH_CELLS)
+    control, slots, nodes, tried = machine.control, machine.slots, machine.frame_nodes, machine.frame_tried
+    tree = machine.nodes
+    depth, read = control[at.S_DEPTH], 0
+    wanted = at.DONE
+    while True:
+        if read > at.EVENTS_A_CALL:
+            wanted = at.PAUSED
+            break
+        if depth < 0:
+            if control[at.S_NEXT] >= machine.number_of_starts:
+                break
+            control[at.S_NEXT] += 1
+            control[at.S_STARTED] += 1
+            depth = nodes[0] = tried[0] = 0
+            cells.ends[0] = cells.ends[1] = 0
+        if cells.ends[1] - cells.ends[0] > cells.mask:
+            wanted = at.CELLS_FULL
+            break
+        first = machine.starts[control[at.S_NEXT] - 1]
+        node = nodes[depth] * at.NODE_WORDS
+        own = tree[node + at.N_SLOT]
+        choice = tree[node + at.N_CHOICES] + tried[depth]
+        if choice >= tree[node + at.N_END]:  # all are tried: back to the event before
+            if depth > 0 and tree[node + at.N_MOST] > 0:
+                slots[own] = cell_before(cells, slots[own])
+                drop_newest(cells)
+            depth -= 1
+            continue
+        chosen = machine.choices[choice]
+        if chosen <= at.FINISHING:
+            if control[at.S_MATCHES] == machine.out_matches or control[at.S_WRITTEN] + depth > machine.out_capacity:
+                wanted = at.OUTPUT_FULL
+                break
+            tried[depth] += 1
+            if holds(code, cells, tree[node + at.N_LEAVE], slots):
+                write_path(words, depth, first, at.FINISHING - chosen)
+                depth = -1
+            continue
+        tried[depth] += 1
+        read += 1
+        place = first + depth
+        if depth > 0 and not is_read(words, first, place):
+            continue
+        row = machine.rows[place]
+        if chosen == at.TAKING:
+            if machine.fits[own * machine.size + place] == 0 or length_of(cells, slots[own]) >= tree[node + at.N_MOST]:
+                continue
+            slots[own] = append(cells, own, slots[own], row, row)
+            if not holds(code, cells, tree[node + at.N_TAKE], slots):
+                slots[own] = cell_before(cells, slots[own])
+                drop_newest(cells)
+                continue
+            chosen = nodes[depth]
+        else:
+            following = chosen * at.NODE_WORDS
+            slot = tree[following + at.N_SLOT]
+            if machine.fits[slot * machine.size + place] == 0:
+                continue
+            if depth > 0 and machine.options & COMPARES_CLOCKS and machine.clocks[place] <= machine.clocks[place - 1]:
+                continue
+            if not holds(code, cells, tree[node + at.N_LEAVE], slots):
+                continue
+            is_list = tree[following + at.N_MOST] > 0
+            slots[slot] = append(cells, slot, -1, row, row) if is_list else row
+            if not holds(code, cells, tree[following + at.N_BEGIN], slots):
+                if is_list:
+                    drop_newest(cells)
+                continue
+        depth += 1
+        nodes[depth] = chosen
+        tried[depth] = 0
+    control[at.S_DEPTH] = depth
+    control[at.S_READ] += read
+    return wanted
+
+
+@njit(error_model="numpy")
+def is_read(words: Any, first: int, place: int) -> bool:
+    """Tell whether a path that begins at a place may go on with the event at another one."""
+    machine = search_at(words, 0)
+    if place >= machine.ends[first] or machine.rows[place] >= machine.end_row:
+        return False
+    if machine.instants[place] - machine.instants[first] > machine.width:
+        return False
+    if not machine.options & AGREEING:
+        return True
+    return machine.keys[first] >= 0 and machine.keys[first] == machine.keys[place]
+
+
+@njit(error_model="numpy")
+def write_path(words: Any, depth: int, first: int, clause: int) -> None:
+    """Write the match that the path is, and pass over the starts that it holds where no other match may overlap it."""
+    machine = search_at(words, 0)
+    control, written = machine.control, machine.control[at.S_WRITTEN]
+    for frame in range(depth):
+        machine.out_rows[written + frame] = machine.rows[first + frame]
+        machine.out_slots[written + frame] = machine.nodes[machine.frame_nodes[frame + 1] * at.NODE_WORDS + at.N_SLOT]
+    machine.out_clauses[control[at.S_MATCHES]] = clause
+    control[at.S_MATCHES] += 1
+    control[at.S_WRITTEN] = written + depth
+    machine.out_offsets[control[at.S_MATCHES]] = written + depth
+    if machine.options & PRUNING:
+        while control[at.S_NEXT] < machine.number_of_starts and machine.starts[control[at.S_NEXT]] < first + depth:
+            control[at.S_NEXT] += 1
+
 
 machine_at = reader_of(at.SweepArrays)
 """The sweep whose words begin at a place."""
@@ -35,10 +160,10 @@ def step(machine: at.SweepArrays, variable: int, word: int) -> int:
 
 
 @njit(error_model="numpy")
-def holds(words: Any, group: int) -> bool:
-    """Test whether the conjuncts of a group hold on what is bound: the one place where conditions are compiled in."""
-    machine, cells, code = machine_at(words, 0), cells_at(words, at.SWEEP_CELLS), code_at(words, at.SWEEP_CODE)
-    return group_holds(code, cells, group, machine.slots, 0)
+def start_holds(words: Any, group: int) -> bool:
+    """Test a group on the first event of a match, which the first variable has bound."""
+    machine, cells = machine_at(words, 0), cells_at(words, at.SWEEP_CELLS)
+    return holds(code_at(words, at.SWEEP_CODE), cells, group, machine.slots)
 
 
 @njit(error_model="numpy")
@@ -64,7 +189,7 @@ def passes(words: Any, variable: int, group: int, place: int, second: int) -> bo
     bind(words, variable, place, kept if variable == 0 and second < 0 else -1)
     if second >= 0:
         bind(words, variable, second, machine.slots[variable])
-    found = holds(words, group)
+    found = holds(code_at(words, at.SWEEP_CODE), cells, group, machine.slots)
     machine.slots[variable] = kept
     cells.ends[1] = made
     return found
@@ -139,7 +264,7 @@ def go_back(words: Any, first: int, reach: int) -> None:
                 leaving = enters(words, variable + 1, first, place, first + latest)
             group = step(machine, variable, at.W_LEAVE)
             if leaving and group >= 0:
-                leaving = holds(words, group) if event == 0 else passes(words, variable, group, place, -1)
+                leaving = passes(words, variable, group, place, -1) if event > 0 else start_holds(words, group)
             leaves[variable * machine.capacity + event] = leaving
             further[event] = max(longest, 0 if leaving else -1)
             if pair >= 0:
@@ -228,7 +353,7 @@ def sweep(words: Any) -> int:
         cells.ends[0] = cells.ends[1] = 0
         bind(words, 0, first, -1)
         entry = step(machine, 0, at.W_ENTRY)
-        if entry < 0 or holds(words, entry):
+        if start_holds(words, entry):
             go_back(words, first, reach)
             if length_from(machine, 0, 0) > 0:
                 read_off(words, first, reach)
