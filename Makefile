@@ -46,7 +46,7 @@ dist: $(SETUP)  ## Make the wheel and the sdist, and try the wheel in an empty e
 	@$(BIN)/python scripts/try_wheel.py dist/*.whl
 
 docs: $(SETUP)  ## Build the site of the pages, with the references of commands and Python: var/site/index.html
-	@$(BIN)/python scripts/reference_pages.py
+	@for name in stream pipeline; do $(BIN)/cep schema $$name > docs/schemas/$$name.json; done
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 	@echo "The site is built: open var/site/index.html"
 
