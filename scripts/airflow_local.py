@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import secrets
 import shlex
 import signal
@@ -22,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 import httpx
@@ -30,9 +29,10 @@ import psutil
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.spark.session import DAEMON, java_environment, quick_start
+from cep_pipeline.spark.session import DAEMON, java_environment, quick_start, with_second_try
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
 HOST = "127.0.0.1"
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 CONNECT, HISTORY = "spark-connect", "spark-history"
@@ -76,7 +76,7 @@ class LocalAirflow:
     port: int
     configuration: Path = CHECKOUT / "pipeline.yaml"
     spark_master: str = "local[*]"
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[str, psutil.Popen] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=lambda: {name: _free_port() for name in (CONNECT, "ui", HISTORY)})
 
     @property
@@ -110,16 +110,19 @@ class LocalAirflow:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def environment(self) -> dict[str, str]:
         """The environment that every Airflow command needs; it has to be there before Airflow is imported."""
-        bin_folder = Path(sys.executable).parent
+        return {**os.environ, **self._settings()}
+
+    def _settings(self) -> dict[str, str]:
+        """The variables of it that a shell needs too."""
         return {
+            **{name: value for name, value in os.environ.items() if name.startswith(("AIRFLOW_", "CEP_"))},
             **_of_all_processes(),
             **self._database(),
-            "PATH": os.pathsep.join([str(bin_folder), os.environ.get("PATH", os.defpath)]),
             "GX_ANALYTICS_ENABLED": "false",
             "CEP_CONFIG": str(self.configuration),
             "AIRFLOW_HOME": str(self.home),
@@ -154,18 +157,12 @@ class LocalAirflow:
 
     def write_environment_file(self) -> None:
         """Write the settings that `airflow` commands need, readable by the user only: a token is among them."""
-        ours = ("AIRFLOW_", "CEP_")
-        settings = {
-            name: value
-            for name, value in self.environment().items()
-            if name.startswith(ours) or os.environ.get(name) != value
-        }
-        bin_folder = settings.pop("PATH").partition(os.pathsep)[0]
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
-        lines.append(f'export PATH={shlex.quote(bin_folder)}:"$PATH"')
-        _write_private(
-            self.environment_file, "\n".join(["# Made by `make airflow`, for commands in a shell.", *lines, ""])
-        )
+        settings = self._settings()
+        settings.pop("PATH")
+        lines = ["# Made by `make airflow`, for commands in a shell."]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
+        lines.append(f'export PATH={shlex.quote(str(BIN))}:"$PATH"')
+        _write_private(self.environment_file, "\n".join([*lines, ""]))
 
     def commands(self, dag_ids: list[str]) -> list[str]:
         """The lines to give to another shell: they switch on all DAGs of a stream."""
@@ -182,10 +179,7 @@ class LocalAirflow:
         events = self.home / "spark-events"
         events.mkdir(parents=True, exist_ok=True)
         if name == HISTORY:
-            return [_tool("spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
-        master = re.sub(
-            r"^local\[([^,\]]+)\]$", r"local[\1,2]", self.spark_master
-        )  # a lost worker's task is tried again
+            return [str(BIN / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
         properties = {
             **DAEMON,
             "spark.app.name": "cep",
@@ -201,9 +195,8 @@ class LocalAirflow:
             "spark.cep.history": self.history_pages,
             "spark.driver.extraJavaOptions": quick_start(java_environment().get("CEP_JAVA") or os.environ["CEP_JAVA"]),
         }
-        command = [_tool("spark-submit"), "--master", master]
-        for key, value in properties.items():
-            command += ["--conf", f"{key}={value}"]
+        command = [str(BIN / "spark-submit"), "--master", with_second_try(self.spark_master)]
+        command += [part for key, value in properties.items() for part in ("--conf", f"{key}={value}")]
         return [*command, "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
 
     def spark_environment(self) -> dict[str, str]:
@@ -212,6 +205,7 @@ class LocalAirflow:
         history = {"fs.logDirectory": events, "ui.port": self.ports[HISTORY], "fs.update.interval": "5s"}
         options = " ".join(f"-Dspark.history.{name}={value}" for name, value in history.items())
         return {
+            **os.environ,
             **_of_all_processes(),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token(),
             "SPARK_DAEMON_MEMORY": "512m",
@@ -235,15 +229,8 @@ class LocalAirflow:
 
     def _make_pool(self) -> None:
         """Make the pool of the tasks that work on Spark; one that is there stays as it is."""
-        pool = {
-            "name": "cep_spark",
-            "slots": SPARK_JOBS,
-            "description": "Spark jobs at a time",
-            "include_deferred": False,
-        }
-        answer = self.api.post("/pools", json=pool)
-        if answer.status_code != httpx.codes.CONFLICT:
-            answer.raise_for_status()
+        if "cep_spark" not in [pool["name"] for pool in self.get("/pools")["pools"]]:
+            self.run("pools", "set", "cep_spark", str(SPARK_JOBS), "Spark jobs at a time")
 
     def run(self, *arguments: str, timeout_s: float = 120.0) -> str:
         """Run an `airflow` command to its end and return what it printed; a CepError says that it failed."""
@@ -265,7 +252,7 @@ class LocalAirflow:
 
         A CepError says that the port is in use, there is no Java, or a process ended.
         """
-        _check_port(self.port)
+        _free_port(self.port)
         if not self.configuration.is_file():
             raise InputError(f"{self.configuration}: no such pipeline configuration; see --config")
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -273,9 +260,8 @@ class LocalAirflow:
         self.run("db", "migrate")
         for name in (CONNECT, HISTORY, *COMPONENTS):
             self.start_component(name)
-        self._wait_until(self._healthy, "Airflow did not become healthy")
+        self._wait_until(self._healthy, "Airflow and Spark did not become healthy")
         self._make_pool()
-        self._wait_until(lambda: _listens(self.ports[CONNECT]), "the Spark Connect server did not start")
         self._wait_until(lambda: bool(self.dag_ids()) or bool(self.import_errors()), "no DAG was loaded")
 
     def start_component(self, name: str) -> None:
@@ -283,7 +269,7 @@ class LocalAirflow:
         logs = self.home / "logs"
         logs.mkdir(exist_ok=True)
         with (logs / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
+            self.processes[name] = psutil.Popen(
                 [sys.executable, "-m", "airflow", name] if name in COMPONENTS else self.spark_command(name),
                 env=self.environment() if name in COMPONENTS else self.spark_environment(),
                 cwd=CHECKOUT,
@@ -311,6 +297,7 @@ class LocalAirflow:
 
     def _healthy(self) -> bool:
         try:
+            httpx.get(self.spark_pages)
             health = httpx.get(f"{self.address}/api/v2/monitor/health").raise_for_status().json()
         except (httpx.HTTPError, ValueError):
             return False
@@ -339,34 +326,31 @@ class LocalAirflow:
 
     def stop(self) -> None:
         """Stop all processes: the components of Airflow and Spark, and the tasks and workers that they started."""
-        family: list[psutil.Process] = []
-        for process in self.processes.values():
-            with suppress(psutil.NoSuchProcess):
-                parent = psutil.Process(process.pid)
-                family += [parent, *parent.children(recursive=True)]
-            process.terminate()
-        _, alive = psutil.wait_procs(family, timeout=STOPPED_AFTER_S)
-        for straggler in alive:
+        alive = [one for one in self.processes.values() if one.is_running()]
+        family = [part for one in alive for part in (one, *one.children(recursive=True))]
+        for one in alive:
+            one.terminate()
+        _, stragglers = psutil.wait_procs(family, timeout=STOPPED_AFTER_S)
+        for straggler in stragglers:
             with suppress(psutil.NoSuchProcess):
                 straggler.kill()
-        psutil.wait_procs(alive, timeout=STOPPED_AFTER_S)
-        for process in self.processes.values():
-            process.wait()
+        psutil.wait_procs(stragglers, timeout=STOPPED_AFTER_S)
         self.processes.clear()
 
 
 def _of_all_processes() -> dict[str, str]:
     """The environment that the processes of Airflow and Spark have in common."""
     return {
-        **os.environ,
         **java_environment(),
+        "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)]),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
     }
 
 
-def _check_port(port: int) -> None:
+def _free_port(port: int = 0) -> int:
+    """A port that nobody listens at: this one, or any."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -376,11 +360,6 @@ def _check_port(port: int) -> None:
                 f"port {port} on {HOST} cannot be used: {error.strerror}. Stop what listens there, or take another "
                 f"port: make airflow ARGS='--port {port + 1}'"
             ) from error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
@@ -388,19 +367,6 @@ def _write_private(path: Path, content: str) -> None:
     path.unlink(missing_ok=True)  # a file that is there keeps its mode
     path.touch(0o600, exist_ok=False)
     path.write_text(content, encoding="utf-8")
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _tool(name: str) -> str:
-    """A command of the installed PySpark."""
-    return str(Path(sys.executable).with_name(name))
 
 
 def _stop_on_signal(number: int, frame: FrameType | None) -> None:

@@ -123,7 +123,7 @@ def classic_settings(master: str, properties: Mapping[str, str] = {}) -> dict[st
         os.environ.update(java_environment())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    settings = {"spark.master": _with_second_try(master), "spark.ui.showConsoleProgress": "false", **SETTINGS, **DAEMON}
+    settings = {"spark.master": with_second_try(master), "spark.ui.showConsoleProgress": "false", **SETTINGS, **DAEMON}
     if _LOCAL_MASTER.match(master):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
@@ -291,12 +291,12 @@ _MOST_ARCHIVES = 3
 """Number of earlier archives of classes to keep: each has 100 MB, and there may be several installations."""
 
 
-def _with_second_try(master: str) -> str:
+def with_second_try(master: str) -> str:
     """A local master that tries a task again whose worker is lost, as those of clusters do.
 
     Examples
     --------
-    >>> _with_second_try("local[2]"), _with_second_try("local[2,1]"), _with_second_try("spark://host:7077")
+    >>> with_second_try("local[2]"), with_second_try("local[2,1]"), with_second_try("spark://host:7077")
     ('local[2,2]', 'local[2,1]', 'spark://host:7077')
     """
     if master == "local":
