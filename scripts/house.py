@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import json
 import re
+import subprocess
 import sys
 import tokenize
 from collections import Counter, defaultdict
@@ -128,20 +130,12 @@ class House:
     @cached_property
     def imports(self) -> Graph:
         """Module -> the modules that it imports anywhere in its text."""
-        return {module.name: set(self._imported(module)) - {module.name} for module in self.modules.values()}
-
-    def _imported(self, module: Module) -> Iterator[str]:
-        for node in ast.walk(module.tree):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            for name in names:
-                while name and name not in self.modules:
-                    name = name.rpartition(".")[0]
-                if name:
-                    yield name
+        ruff = Path(sys.executable).with_name("ruff")
+        command = [ruff, "analyze", "graph", "--quiet", PACKAGE]
+        found = json.loads(subprocess.run(command, cwd=self.checkout, capture_output=True, check=True).stdout)
+        names = {str(module.file.relative_to(self.checkout)): name for name, module in self.modules.items()}
+        imports = {names[file]: {names[one] for one in imported if one in names} for file, imported in found.items()}
+        return {name: imported - {name} for name, imported in imports.items()}
 
     def package_imports(self) -> Graph:
         """Package right below the top -> the packages that it imports."""
