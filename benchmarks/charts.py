@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import altair as alt
+
 from cep_pipeline.charts import GRID, INK, PALETTE
 
 Row = Mapping[str, str | int | float | bool | None]
@@ -28,8 +30,6 @@ class Axis:
 
     def encoded(self, channel: type[Any], rows: Sequence[Row]) -> Any:
         """The quantity as a channel of a chart that shows these rows."""
-        import altair as alt
-
         if not self.log:
             return channel(f"{self.field}:Q", title=self.title, axis=alt.Axis(tickCount=6, format="~s"))
         values = self.values(rows)
@@ -68,8 +68,6 @@ def line_chart(
     styles say how series are drawn, in the order of the legend; others are given the palette's colours. Panels are in
     the order in which their values come. The width is that of one panel, in pixels.
     """
-    import altair as alt
-
     chart, color = _chart(rows, x, y, series, styles, facet, width, symbolType="stroke")
     names = color["sort"]
     dashed = {name for name, style in (styles or {}).items() if style.dashed}
@@ -89,8 +87,6 @@ def _chart(
     rows: Sequence[Row], x: Axis, y: Axis, series: str, styles: Styles, facet: str | None, width: int, **legend: Any
 ) -> tuple[Any, Any]:
     """A chart of two quantities without marks, and the channel of its colours."""
-    import altair as alt
-
     shown = _shown(rows, x, y)
     color = _colors(shown, series, styles, **legend)
     fields = {x.field, y.field, series, *([facet] if facet else [])}
@@ -116,8 +112,6 @@ def _shown(rows: Sequence[Row], *axes: Axis) -> list[Row]:
 
 def _colors(rows: Sequence[Row], series: str, styles: Styles, **legend: Any) -> Any:
     """The colour of each series, those with a style first, and the legend below the chart."""
-    import altair as alt
-
     given = styles if styles is not None else {}
     names = [str(name) for name in dict.fromkeys(row[series] for row in rows)]
     names = [name for name in given if name in names] + [name for name in names if name not in given]
@@ -134,8 +128,6 @@ def bar_chart(
     rows: Sequence[Row], group: Axis, y: Axis, series: str, *, styles: Styles = None, width: int = 520
 ) -> str:
     """Bars side by side: a group for each value of `group.field`, a bar for each series in it."""
-    import altair as alt
-
     shown = _shown(rows, y)
     color = _colors(shown, series, styles)
     groups = [str(value) for value in dict.fromkeys(row[group.field] for row in shown)]

@@ -17,12 +17,9 @@ from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
 COLUMNS = (
-    rich.progress.SpinnerColumn(),
-    rich.progress.TextColumn("{task.description}", markup=False),
-    rich.progress.BarColumn(),
+    *rich.progress.Progress.get_default_columns(),
     rich.progress.MofNCompleteColumn(),
     rich.progress.TimeElapsedColumn(),
-    rich.progress.TimeRemainingColumn(),
 )
 BENCHMARKS = ("detection", "mechanisms")
 """The benchmarks, in the order of the page."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -15,12 +14,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import (
     Engine,
-    Measurement,
     Progress,
     engine_process,
     measure_in_turn,
     mechanism_runner,
     read_events,
+    timed,
     write_events,
 )
 from benchmarks.peers import BUILDERS, CPP, DUCKDB, PEERS, Peer
@@ -159,13 +158,7 @@ def _start_call(call: str, workload: str, path: Path) -> Engine:
         tables = detect(patterns, events.slice(), output="count")
         return sum(int(table["count"][0].as_py()) for table in tables.values())
 
-    return partial(_timed, {FILE_TO_FILE: file_to_file, LISTED: listed, COUNTED_BY_CALL: counted}[call])
-
-
-def _timed(run: Callable[[], int]) -> Measurement:
-    start = time.process_time()
-    matches = run()
-    return Measurement(time.process_time() - start, matches)
+    return partial(timed, {FILE_TO_FILE: file_to_file, LISTED: listed, COUNTED_BY_CALL: counted}[call])
 
 
 def calls_table(comparisons: Sequence[Comparison]) -> str:

@@ -54,7 +54,7 @@ def start(workload: str, events: Path) -> Engine:
     jars = f"{os.environ[FOLDER]}/*"
     classes, words = events.parent / "flink", events.with_suffix(".words")
     if not classes.exists():
-        _compile(compiler, jars, classes)
+        compile_program(str(compiler), "flink/FlinkMatches.java", "-cp", jars, "-d", str(classes))
     if not words.exists():
         _write_words(read_events(events), words)
     java = [str(compiler.with_name("java")), "-Xmx4g", "-cp", f"{classes}:{jars}"]
@@ -77,17 +77,16 @@ def start(workload: str, events: Path) -> Engine:
 def _compiler() -> Path | None:
     """The compiler of Java: that of JAVA_HOME, or else of PATH."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("javac", path=f"{home}/bin") if home else None
-    found = found or shutil.which("javac")
-    return None if found is None else Path(found)
+    found = (home and shutil.which("javac", path=f"{home}/bin")) or shutil.which("javac")
+    return Path(found) if found else None
 
 
-def _compile(compiler: Path, jars: str, classes: Path) -> None:
-    with as_file(files("benchmarks") / "flink" / "FlinkMatches.java") as source:
-        command = [str(compiler), "-cp", jars, "-d", str(classes), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+def compile_program(compiler: str, source: str, *options: str) -> None:
+    """Compile a program of this folder, or raise a CepError that says why it cannot be done."""
+    with as_file(files("benchmarks") / source) as path:
+        done = subprocess.run([compiler, *options, str(path)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CepError(f"{compiler} cannot compile the program of Flink: {done.stderr.strip()[:500]}")
+        raise CepError(f"{compiler} cannot compile {source}: {done.stderr.strip()[:500]}")
 
 
 def _write_words(events: pa.Table, path: Path) -> None:

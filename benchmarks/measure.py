@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,14 +159,17 @@ def mechanism_runner(
             matches += list_matches(mechanism, pattern, order, prepared, counted) if at_once is None else at_once
         return matches
 
-    def run() -> Measurement:
-        counted = Counters()
-        start = time.process_time()
-        prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
-        matches = find(prepared, counted)
-        return Measurement(time.process_time() - start, matches)
+    def run() -> int:
+        return find(PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type), Counters())
 
-    return run
+    return partial(timed, run)
+
+
+def timed(run: Callable[[], int]) -> Measurement:
+    """Run what finds matches, and measure the seconds of the processor."""
+    start = time.process_time()
+    matches = run()
+    return Measurement(time.process_time() - start, matches)
 
 
 Engine = Callable[[], Measurement]

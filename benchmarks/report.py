@@ -55,10 +55,6 @@ class Comparison:
     ours: Timing
     peers: tuple[Timing, ...]
 
-    def timing(self, engine: str) -> Timing:
-        """The runs of an engine, or of one of our ways."""
-        return next(one for one in (self.ours, *self.peers) if one.engine == engine)
-
     def ratio(self, peer: Timing) -> float:
         """Return our speed as a multiple of the peer's: the median of the ratios of runs that followed each other."""
         return self.ours.ratio(peer)

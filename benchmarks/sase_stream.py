@@ -6,14 +6,11 @@ of W1 to W4, shorter streams are not prefixes of longer ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.schema import StreamSchema
 
 SEED = 10
 SYMBOLS = (1, 2)
@@ -64,8 +61,6 @@ def _never_under_one(first: int, moved: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 def sase_schema() -> StreamSchema:
     """Schema of the stream."""
-    from cep_pipeline.events.schema import StreamSchema
-
     attributes = {"symbol": "int64", "price": "int64", "volume": "int64"}
     return StreamSchema.from_dict(
         {"base_type": "Stock", "type_attribute": "symbol", "attributes": attributes}, name="sase"

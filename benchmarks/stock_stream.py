@@ -6,9 +6,13 @@ shorter streams are prefixes of longer ones.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from cep_pipeline.events.schema import StreamSchema
 
 TICKERS = tuple(f"S{k:02d}" for k in range(20))
 SEED = 42
@@ -51,6 +55,15 @@ def generate_stock_stream(events: int) -> pa.Table:
         "volume": pa.array(volume.astype(np.int64)),
     }
     return pa.table(stream).slice(0, events)
+
+
+@cache
+def stock_schema() -> StreamSchema:
+    """Schema of the stream."""
+    attributes = {"ticker": "string", "price": "float64", "diff": "float64", "volume": "int64"}
+    return StreamSchema.from_dict(
+        {"base_type": "Stock", "type_attribute": "ticker", "attributes": attributes}, name="stock"
+    )
 
 
 def whole_numbers(stream: pa.Table) -> tuple[npt.NDArray[np.int64], ...]:

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.event_files import load_events
+from cep_pipeline.events.schema import StreamSchema, schema_of
+from cep_pipeline.events.stream_document import StreamDocument
 
 MONTH = Path("aarhus_traffic/2014-08.parquet")
 """The file of readings in the folder of public data."""
 SENSORS, EVERY_S = 449, 300
 SEED = 7
+SPEEDS, VEHICLES = ("avg_speed",), ("avg_speed", "vehicle_count")
+"""The attributes of readings: of W7, and of the experiments."""
 _FIRST_US = 1_406_865_000_000_000
-_SCHEMA = """\
-name: aarhus_traffic
-timezone: Europe/Copenhagen
-base_type: Reading
-type_attribute: report_id
-timestamp: timestamp
-attributes: {ATTRIBUTES}
-key: [report_id, timestamp]
-source: {format: parquet, path: "{day:%Y-%m}.parquet"}
-"""
+_SCHEMA = {
+    "name": "aarhus_traffic",
+    "timezone": "Europe/Copenhagen",
+    "base_type": "Reading",
+    "type_attribute": "report_id",
+    "timestamp": "timestamp",
+    "key": ["report_id", "timestamp"],
+    "source": {"format": "parquet", "path": "{day:%Y-%m}.parquet"},
+}
 
 
 @dataclass(frozen=True)
@@ -38,24 +41,27 @@ class Traffic:
     description: str
 
 
-def traffic_schema(attributes: Sequence[str] = ("avg_speed",)) -> StreamSchema:
+def traffic_schema(attributes: Sequence[str] = SPEEDS) -> StreamSchema:
     """Schema of the readings, raw and generated, with the integer attributes that are wanted beside the sensor."""
-    listed = ", ".join(f"{name}: int64" for name in ("report_id", *attributes))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "aarhus_traffic.yaml"
-        path.write_text(_SCHEMA.replace("ATTRIBUTES", listed), encoding="utf-8")
-        return StreamSchema.load(path)
+    listed = dict.fromkeys(("report_id", *attributes), "int64")
+    return schema_of(StreamDocument.model_validate({**_SCHEMA, "attributes": listed}))
 
 
 def traffic_stream(data: Path | None, looks: int = 8_000) -> Traffic:
     """The month of readings in a folder of public data, or a twin with so many looks at each sensor."""
-    if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.event_files import load_events
-
-        events = load_events(traffic_schema(), [data / MONTH]).events
+    events = month_of_readings(data)
+    if events is not None:
         return Traffic(events, "real", f"W7: {events.num_rows:,} readings of the city of Aarhus in August 2014.")
     events = generate_traffic(looks)
     return Traffic(events, "generated", f"W7: {events.num_rows:,} generated readings; the real month was not there.")
+
+
+@cache
+def month_of_readings(data: Path | None, attributes: tuple[str, ...] = SPEEDS) -> pa.Table | None:
+    """The readings of road sensors in August 2014, or None where the folder of public data lacks them."""
+    if data is None or not (data / MONTH).is_file():
+        return None
+    return load_events(traffic_schema(attributes), [data / MONTH]).events
 
 
 def generate_traffic(looks: int, sensors: int = SENSORS, seed: int = SEED) -> pa.Table:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.patterns.pattern import Pattern
+from benchmarks.sase_stream import sase_schema
+from benchmarks.stock_stream import stock_schema
+from benchmarks.traffic_stream import traffic_schema
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Pattern
 
 STOCK, SASE, TRAFFIC = "stock", "sase", "traffic"
 """The streams that workloads run over: `stock_stream`, `sase_stream` and `traffic_stream`."""
+SCHEMAS: Mapping[str, Callable[[], StreamSchema]] = {STOCK: stock_schema, SASE: sase_schema, TRAFFIC: traffic_schema}
+"""Stream -> what makes its schema."""
 
 
 @dataclass(frozen=True)
@@ -31,33 +34,7 @@ class Workload:
 
     def patterns(self) -> list[Pattern]:
         """The patterns, parsed."""
-        from cep_pipeline.language.parser import parse_patterns
-
-        return parse_patterns(self.text, schema_of(self.stream), source=self.name)
-
-
-def schema_of(stream: str) -> StreamSchema:
-    """Schema of a benchmark stream."""
-    if stream == SASE:
-        from benchmarks.sase_stream import sase_schema
-
-        return sase_schema()
-    if stream == TRAFFIC:
-        from benchmarks.traffic_stream import traffic_schema
-
-        return traffic_schema()
-    return stock_schema()
-
-
-@cache
-def stock_schema() -> StreamSchema:
-    """Schema of the stock stream."""
-    from cep_pipeline.events.schema import StreamSchema
-
-    attributes = {"ticker": "string", "price": "float64", "diff": "float64", "volume": "int64"}
-    return StreamSchema.from_dict(
-        {"base_type": "Stock", "type_attribute": "ticker", "attributes": attributes}, name="stock"
-    )
+        return parse_patterns(self.text, SCHEMAS[self.stream](), source=self.name)
 
 
 MANY_PATTERNS, MANY_WINDOW_MS = 100, 500

@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from cep_pipeline.cli.terminal import say  # noqa: E402
 from cep_pipeline.compiled.native import NativeKernel  # noqa: E402
 from cep_pipeline.compiled.numba_ir import numba_ir  # noqa: E402
 from cep_pipeline.compiled.shipped import FOLDER, file_of, pack, read_shipped  # noqa: E402
@@ -38,12 +39,6 @@ def kernels() -> list[NativeKernel]:
                     if isinstance(one, NativeKernel):
                         found[file_of(one.module, one.name)] = one
     return [found[file] for file in sorted(found)]
-
-
-def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def made_by() -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.traffic_stream import MONTH, traffic_schema
 from cep_pipeline.events.schema import StreamSchema
 
 
@@ -33,15 +31,6 @@ def event_table(time_us: npt.NDArray[np.int64], **columns: pa.Array | npt.NDArra
 def named_types(codes: npt.NDArray[np.integer], names: Sequence[str]) -> pa.DictionaryArray:
     """The types of events by the places of their names."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names))
-
-
-def month_of_readings(data: Path | None) -> pa.Table | None:
-    """The readings of road sensors in August 2014, or None where the folder of public data lacks them."""
-    if data is None or not (data / MONTH).is_file():
-        return None
-    from cep_pipeline.events.event_files import load_events
-
-    return load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
 
 
 def differences_by_type(codes: npt.NDArray[np.integer], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -97,6 +97,14 @@ def refuse_different_matches(rows: Iterable[Row], of: Sequence[str], who: str) -
                 f"{row[who]} finds {row['matches']:,} matches where {other[who]} finds {other['matches']:,}, of "
                 f"{', '.join(f'{name} {row[name]}' for name in of if name in row)}; all must find the same"
             )
+
+
+def refuse_different_counts(found: Mapping[str, Mapping[str, int]]) -> None:
+    """Raise as `refuse_different_matches` does; given are contender -> pattern -> matches."""
+    told: Iterator[Row] = (
+        {"pattern": of, "who": who, "matches": n} for who, own in found.items() for of, n in own.items()
+    )
+    refuse_different_matches(told, ["pattern"], "who")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ In this order: trades, the measurements with the paper's own tree NFA, findings,
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +45,8 @@ from cep_pipeline.cli.terminal import times_as_fast
 from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.event_files import load_events
-from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.schema import StreamSchema, schema_of
+from cep_pipeline.events.stream_document import StreamDocument
 from cep_pipeline.expressions.columns import column_from_arrow
 from cep_pipeline.expressions.correlation import deviations_of_all
 from cep_pipeline.generate import Market
@@ -60,25 +60,21 @@ HISTORY = 20
 """Prices in the history of a trade, its own among them."""
 FIRST_DAY = date(2013, 10, 7)
 COLUMNS = ("timestamp", "seq", "symbol", "price", "history")
-_SCHEMA = """\
-name: us_equity_trades
-timezone: America/New_York
-base_type: Trade
-type_attribute: symbol
-timestamp: {{column: timestamp, format: iso}}
-attributes: {{symbol: string, price: float64}}
-derived:
-  history: {{history: {{of: price, length: {history}}}}}
-source: {{format: csv, path: "{{day:%Y-%m-%d}}/trades.csv.gz"}}
-"""
+_SCHEMA = {
+    "name": "us_equity_trades",
+    "timezone": "America/New_York",
+    "base_type": "Trade",
+    "type_attribute": "symbol",
+    "timestamp": {"column": "timestamp", "format": "iso"},
+    "attributes": {"symbol": "string", "price": "float64"},
+    "derived": {"history": {"history": {"of": "price", "length": HISTORY}}},
+    "source": {"format": "csv", "path": "{day:%Y-%m-%d}/trades.csv.gz"},
+}
 
 
 def trades_schema() -> StreamSchema:
     """Schema of the trades, raw and with their histories."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "us_equity_trades.yaml"
-        path.write_text(_SCHEMA.format(history=HISTORY), encoding="utf-8")
-        return StreamSchema.load(path)
+    return schema_of(StreamDocument.model_validate(_SCHEMA))
 
 
 @dataclass(frozen=True)
@@ -103,6 +99,7 @@ class Trades:
         return self.events.take(pa.array(np.sort(np.concatenate((rows[~rare], kept)))))
 
 
+@cache
 def read_trades(data: Path | None, days: int, most: int | None, seed: int) -> Trades:
     """The trades of some days: real ones of a folder of public data, or generated ones where they are missing.
 
@@ -454,16 +451,10 @@ def steps_of(rows: Sequence[Row]) -> list[Row]:
     return steps
 
 
-@cache
-def trades_of(data: Path | None, days: int, most: int | None, seed: int) -> Trades:
-    """The trades with the rare stock as often as there is."""
-    return read_trades(data, days, most, seed)
-
-
 @lru_cache(maxsize=2)
 def _trades(sizes: Sizes, request: Request, share: float, draw: int = 0) -> pa.Table:
     """The trades with the rare stock as rare as wanted."""
-    trades = trades_of(request.data, sizes.days, sizes.most, request.seed)
+    trades = read_trades(request.data, sizes.days, sizes.most, request.seed)
     return trades.with_rare(share, seed=request.seed + 1_000 * draw)
 
 
@@ -706,7 +697,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         request,
         findings_of(__name__, rows),
         [*_pictures(rows, changing, sizes)],
-        description=trades_of(request.data, sizes.days, sizes.most, request.seed).description,
+        description=read_trades(request.data, sizes.days, sizes.most, request.seed).description,
         computations=_tables(frequency, _figure("computations")),
         evaluations=_tables(frequency, _figure("evaluations")),
         peaks_by_input=_table(

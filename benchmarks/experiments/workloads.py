@@ -26,11 +26,10 @@ from benchmarks.experiments.events import (
     differences_by_type,
     event_table,
     events_schema,
-    month_of_readings,
     named_types,
 )
 from benchmarks.experiments.join_plans import CONJUNCTION, KLEENE, NEGATION, SEQUENCE, variable_names
-from benchmarks.traffic_stream import EVERY_S, SENSORS, generate_traffic
+from benchmarks.traffic_stream import EVERY_S, SENSORS, VEHICLES, generate_traffic, month_of_readings
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
@@ -148,7 +147,7 @@ def traffic(data: Path | None, windows: int, window_s: int = WINDOW_S) -> Worklo
 
     Every sensor reads every five minutes; its differences are to its own reading before.
     """
-    readings = month_of_readings(data)
+    readings = month_of_readings(data, VEHICLES)
     source, begins = "readings of the road sensors of Aarhus in August 2014", _BEGINS.timestamp() * 1e6
     before_us = _LOOKS_BEFORE * EVERY_S * 1e6
     if readings is None:

@@ -15,7 +15,7 @@ import cep_pipeline as cep
 from benchmarks.sase_stream import generate_sase_stream
 from benchmarks.streams import Streams
 from benchmarks.traffic_stream import generate_traffic
-from benchmarks.workloads import WORKLOADS, draw_types, schema_of
+from benchmarks.workloads import SCHEMAS, WORKLOADS, draw_types
 from tests.benchmarks.sase_runs import matches_of_runs
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -82,7 +82,7 @@ def test_the_counts_of_the_sase_workloads_follow_from_the_definition_of_runs(nam
 def test_the_generated_readings_match_about_as_often_as_the_real_ones() -> None:
     workload = WORKLOADS["W7"]
     twin = generate_traffic(200)
-    assert twin.schema.names == schema_of("traffic").arrow_schema.names
+    assert twin.schema.names == SCHEMAS["traffic"]().arrow_schema.names
     times = twin["timestamp"].cast(pa.int64()).to_numpy()
     assert (np.diff(times) >= 0).all()
     rate = int(cep.detect(workload.patterns(), twin, output="count")["W7"]["count"][0].as_py()) / len(twin)

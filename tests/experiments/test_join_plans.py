@@ -217,7 +217,7 @@ def test_an_automaton_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1)
     other = with_strategy(draw_pattern(stocks(), SEQUENCE, 3, 2, 1), stocks(), "skip_till_any_match")
     monkeypatch.setattr("benchmarks.experiments.join_plans.with_strategy", lambda *_: other)
-    with pytest.raises(CepError, match="nfab and the plans find"):
+    with pytest.raises(CepError, match=r"nfab finds .* where trivial finds"):
         measure_strategy(drawn, stocks(), ANY, 1, 20.0)
 
 

@@ -187,7 +187,7 @@ def test_different_matches_are_refused(trades: WorkloadStream, monkeypatch: pyte
         return ran
 
     monkeypatch.setattr(multi_pattern, "run_plan", losing)
-    with pytest.raises(CepError, match=r"trivial, NFA finds .* matches of p0000"):
+    with pytest.raises(CepError, match=r"trivial, NFA finds .* where trivial finds .*, of pattern p0000"):
         measure_workload(trades, Shape(2, 3), 0, ALL[:2], SearchLimit(steps=10), 1)
 
 
