@@ -79,20 +79,18 @@ def time_axis(field: str, first_ms: float, last_ms: float) -> Spec:
     return {"field": field, "type": "quantitative", "scale": {**scale, "zero": False}, "axis": axis}
 
 
-def data_of(values: Sequence[Spec]) -> dict[str, Any]:
-    """Rows as the data of a chart or a layer, with nothing in them that a reader cannot see."""
+def layer(values: Sequence[Spec], mark: Spec, **channels: Any) -> dict[str, Any]:
+    """Marks of one kind for some rows; text in a channel stands for the field of that name, a quantity.
+
+    Nothing is in the rows that a reader cannot see.
+    """
     shown = [
         {name: visible(value) if isinstance(value, str) else value for name, value in one.items()} for one in values
     ]
-    return {"data": {"values": shown}}
-
-
-def layer(values: Sequence[Spec] | None, mark: Spec, **channels: Any) -> dict[str, Any]:
-    """Marks of one kind; text in a channel stands for the field of that name, a quantity. None: of the chart's data."""
     encoding = {
         name: {"field": one, "type": "quantitative"} if isinstance(one, str) else one for name, one in channels.items()
     }
-    return {**({} if values is None else data_of(values)), "mark": mark, "encoding": encoding}
+    return {"data": {"values": shown}, "mark": mark, "encoding": encoding}
 
 
 def rendered(spec: Spec, label: str) -> str:

@@ -50,7 +50,7 @@ class Document(BaseModel):
         """Refuse `yes` where a number is asked for: it would count as 1."""
         if isinstance(value, bool):
             kinds = _kinds(cls.model_fields[str(info.field_name)].annotation)
-            if bool not in kinds and not kinds.isdisjoint((int, float)):
+            if bool not in kinds and (int in kinds or float in kinds):
                 raise ValueError("this should be a number; YAML reads yes, no, on and off as true and false")
         return value
 
@@ -66,6 +66,11 @@ def setting(description: str, default: Any = ..., *, example: Any = None, **rule
     """
     rules |= {} if default is ... else {"default": default}
     return Field(description=description, **{"examples": [default if example is None else example], **rules})
+
+
+def mapping(model: type[BaseModel], description: str, **example: Any) -> Any:
+    """Declare a setting that is a mapping of other settings; where it is not given, those have their defaults."""
+    return setting(description, model.model_construct(), example=example)
 
 
 def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None) -> Callable[[dict[str, Any]], None]:
@@ -230,19 +235,15 @@ def _by_name(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _kinds(annotation: Any) -> set[Any]:
-    """The types that a setting may have."""
+def _kinds(annotation: Any) -> list[Any]:
+    """The types that a setting may have, within `Annotated[…]`, in which its rules follow them, and `… | None`."""
     options = get_args(annotation) if get_origin(annotation) in (Union, UnionType, Annotated) else ()
-    return set().union(*map(_kinds, options)) if options else {annotation}
+    return [*chain.from_iterable(map(_kinds, options))] if options else [annotation]
 
 
 def _inner(annotation: Any) -> Any:
-    """The model (or mapping, or list) within `Annotated[…]` and `… | None`."""
-    if get_origin(annotation) is Annotated:
-        return _inner(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return _inner(next(option for option in get_args(annotation) if option is not type(None)))
-    return annotation
+    """The model (or mapping, or list) among them."""
+    return next(kind for kind in _kinds(annotation) if kind is not type(None))
 
 
 def line_at(path: Path, location: Sequence[int | str]) -> int:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar
 
-from cep_pipeline.foreign_text import shortened_message
+from cep_pipeline.foreign_text import grouped, shortened_message
 
 
 class CepError(Exception):
@@ -139,7 +139,7 @@ class TooManyMatches(InputError):
         self.count = count
         self.memory = memory
         self.composed = composed
-        found = f"more than {limit:,} matches" if count is None else f"{_digits(count)} matches"
+        found = f"more than {limit:,} matches" if count is None else f"{grouped(count)} matches"
         bound = "the limit of" if memory is None else "there is memory for, which is about"
         counted = "use output 'count' (cep detect --output count; in Python also 'compressed'), or "
         advice = counted if count is not None or memory is not None else ""
@@ -151,13 +151,6 @@ class TooManyMatches(InputError):
         super().__init__(
             f"pattern {pattern!r} has {found}, more than {bound} {limit:,}: none is written; {advice}{rest}"
         )
-
-
-def _digits(count: int) -> str:
-    """A count in full; Python itself spells no more than 4,300 digits."""
-    from decimal import Decimal
-
-    return f"{Decimal(count):,}"
 
 
 class LimitExceeded(CepError):

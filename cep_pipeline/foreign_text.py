@@ -93,6 +93,19 @@ def listed(names: Collection[object]) -> str:
 _MOST_LISTED = 20
 
 
+def grouped(number: int) -> str:
+    """The digits of an integer of any size in groups of three; Python itself spells no more than 4,300 digits.
+
+    Examples
+    --------
+    >>> grouped(2**60), len(grouped(2**100_000))
+    ('1,152,921,504,606,846,976', 40137)
+    """
+    from decimal import Decimal
+
+    return f"{Decimal(number):,}"
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return `; did you mean 'price'?`, or nothing where no choice is near the word or they are too many to compare."""
     names = list(choices)

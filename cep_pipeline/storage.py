@@ -323,16 +323,14 @@ def read_digest(path: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mapping[str, str] | None = None) -> str:
+def write_data_file(path: str, table: pa.Table, schema: pa.Schema) -> str:
     """Write a table as one Parquet file and return its path.
 
     The columns are brought into the order and types of `schema` (dictionaries become strings; a column that is
-    missing is null). `footer` is metadata of the file.
+    missing is null).
     """
     with open_data_file(path, schema) as writer:
         writer.write_table(conform(table, schema), row_group_size=ROW_GROUP_ROWS)
-        if footer:
-            writer.add_key_value_metadata(dict(footer))
     return written(path)
 
 
@@ -438,17 +436,6 @@ def from_decimal_text(text: str) -> int:
     True
     """
     return int(Decimal(text))
-
-
-def grouped(text: str) -> str:
-    """Digits in groups of three, as a person reads them.
-
-    Examples
-    --------
-    >>> grouped("1152921504606846976")
-    '1,152,921,504,606,846,976'
-    """
-    return f"{Decimal(text):,}"
 
 
 def read_group(file: pq.ParquetFile, group: int, columns: pa.Schema) -> pa.Table:

@@ -49,6 +49,7 @@ from cep_pipeline.cli.files import write_tables
 from cep_pipeline.cli.statistics import StatisticsView, figure
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.events.event_words import local_time
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, visible
 from cep_pipeline.language.formatter import format_pattern
@@ -829,13 +830,13 @@ def first_rows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Reco
 
 def match_row(row: Mapping[str, Any], timezone: str, events: Mapping[int, str] | None = None) -> dict[str, Any]:
     """A match as a page shows it: local times, returned values, its first event and those that follow."""
-    zone, known = ZoneInfo(timezone), events or {}
+    known = events or {}
     bound = [f"{one['variable']} {known.get(one['seq'], '')}".strip() for one in row["bindings"]]
     return {
         "pattern": row["pattern"],
         "match_id": str(row["match_id"]),
-        "start": clock(row["start_ts"], zone),
-        "end": clock(row["end_ts"], zone),
+        "start": local_time(row["start_ts"], timezone),
+        "end": local_time(row["end_ts"], timezone),
         "seconds": (row["end_ts"] - row["start_ts"]).total_seconds(),
         "first": min((one["seq"] for one in row["bindings"]), default=0),
         "events": [
@@ -857,11 +858,11 @@ def said_events(tables: StreamTables, rows: Sequence[Mapping[str, Any]], loaded:
         seqs = pa.array({one["seq"] for row in rows for one in row["bindings"]}, pa.int64())
         ends = min(row["start_ts"] for row in rows), max(row["end_ts"] for row in rows)
         found = events_between(tables, pa.schema(columns), *ends, pc.field("seq").isin(seqs)).to_pylist()
-        zone = ZoneInfo(loaded.schema.timezone)
+        zone = loaded.schema.timezone
         return {
             one[
                 "seq"
-            ]: f"{clock(one['timestamp'], zone)[11:]} {short(str(one.get(types, '')))} {one[series.attribute]:.8g}"
+            ]: f"{local_time(one['timestamp'], zone)[11:]} {short(str(one.get(types, '')))} {one[series.attribute]:.8g}"
             for one in found
         }
     return {}
@@ -872,18 +873,12 @@ def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | 
     if row is None:
         return None
     values = {name: float(f"{value:.12g}") if isinstance(value, float) else short(value) for name, value in row.items()}
-    return {**values, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
+    return {**values, "timestamp": local_time(row["timestamp"], timezone)}
 
 
 def short(value: Any) -> Any:
     """A value as a page shows it: a long text without its middle."""
     return shortened(value, MOST_IN_CELL) if isinstance(value, str) else value
-
-
-def clock(at: datetime, zone: ZoneInfo) -> str:
-    """The local date and time of an instant."""
-    local = at.astimezone(zone).replace(tzinfo=None)
-    return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
 
 
 def compared_costs(comparison: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
+from cep_pipeline.planning.clause_plans import ClausePlan
 from cep_pipeline.planning.clause_questions import ClauseQuestions, questions_of
 from cep_pipeline.planning.clause_statistics import format_ln
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
@@ -147,15 +147,11 @@ def without_invariants(plan: Plan) -> dict[str, str]:
     """The patterns of a plan that have no invariants, and why: they are checked by thresholds."""
     reasons = {}
     for pattern in plan.patterns:
-        reason = without_invariants_because(pattern.planner) or _given_up(pattern)
-        if reason:
+        # Beyond its budget an exact planner took another one's plan, and has no comparisons.
+        given_up = (one.note for one in pattern.clauses if _decided(one) and not one.comparisons)
+        if reason := without_invariants_because(pattern.planner) or next(given_up, ""):
             reasons[pattern.pattern] = reason
     return reasons
-
-
-def _given_up(pattern: PatternPlan) -> str:
-    """Why an exact planner has no comparisons: beyond its budget it took another one's plan."""
-    return next((clause.note for clause in pattern.clauses if _decided(clause) and not clause.comparisons), "")
 
 
 def _decided(clause: ClausePlan) -> bool:

@@ -271,11 +271,11 @@ def _print_counts(
     console: Terminal, loaded: LoadedEvents, counts: Mapping[str, int], patterns: Sequence[Pattern]
 ) -> None:
     """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
-    from cep_pipeline.storage import decimal_text, grouped
+    from cep_pipeline.foreign_text import grouped
 
     console.print(f"{counted(loaded.events.num_rows, 'event')}, {counted(loaded.rejected, 'row')} rejected")
     of_rows = {pattern.name for pattern in patterns if pattern.summary is not None}
-    rows = ((name, grouped(decimal_text(n)) + (" rows" if name in of_rows else "")) for name, n in counts.items())
+    rows = ((name, grouped(n) + (" rows" if name in of_rows else "")) for name, n in counts.items())
     console.print(table_of(("pattern", "matches"), rows, right=slice(1, 2)))
 
 

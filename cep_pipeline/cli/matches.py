@@ -33,6 +33,7 @@ from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say, say_json, styled, table_of
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.event_words import local_time, value_in_words
 from cep_pipeline.foreign_text import listed
 
 if TYPE_CHECKING:
@@ -174,9 +175,9 @@ def matches(
             return
     totals = {of: sum(number for _, other, number in counts if other == of) for _, of, _ in counts}
     if as_json:
-        moment = _iso_in(zone)
-        rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in found.to_pylist()]
-        say_json({**heading, "timezone": zone, "totals": totals, "limited": limited, "matches": rows})
+        of, rows = ZoneInfo(zone), found.to_pylist()
+        told = [_as_json(row, lambda at: at.astimezone(of).isoformat(), of_match.get(row["match_id"])) for row in rows]
+        say_json({**heading, "timezone": zone, "totals": totals, "limited": limited, "matches": told})
         return
     _tell_limited(console := output_console(), limited)
     if not found.num_rows:
@@ -370,9 +371,7 @@ def cell(value: Any, local: Callable[[datetime], str] = str) -> str:
     """A value of an attribute, a time as it is written there; a list shows its last values, the latest of them last."""
     if isinstance(value, datetime):
         return local(value)
-    if isinstance(value, list):
-        return f"[{'…, ' if len(value) > 3 else ''}{', '.join(map(cell, value[-3:]))}]"
-    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+    return "" if value is None else value_in_words(value)
 
 
 def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: Any) -> dict[str, Any]:
@@ -390,19 +389,12 @@ def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: 
     }
 
 
-def _iso_in(zone: str) -> Callable[[datetime], str]:
-    """Write instants in ISO 8601 with their offset."""
-    of = ZoneInfo(zone)
-    return lambda instant: instant.astimezone(of).isoformat()
-
-
 def local_in(zone: str) -> Callable[[datetime], str]:
     """Write instants as the clocks of a zone show them, with the offset where a clock shows the same time twice."""
     of = ZoneInfo(zone)
 
     def local(instant: datetime) -> str:
-        there = instant.astimezone(of)
-        text = there.replace(tzinfo=None).isoformat(" ", "microseconds" if there.microsecond % 1000 else "milliseconds")
+        text, there = local_time(instant, zone), instant.astimezone(of)
         twice = there.replace(fold=0).utcoffset() != there.replace(fold=1).utcoffset()
         return f"{text} ({there:%z})" if twice else text
 

@@ -34,7 +34,8 @@ _PACKAGE = "cep_pipeline."
 
 def source(module: str, sources: Sequence[str], name: str, arguments: Sequence[str]) -> str:
     """Return the digest of the source of a kernel as it is now; the parameters are those of `NativeKernel`."""
-    return _digest(*map(source_of, (module, *sources, MAKER)), name, *arguments)
+    texts = *map(source_of, (module, *sources, MAKER)), name, *arguments
+    return sha256("\0".join(texts).encode()).hexdigest()
 
 
 def source_of(module: str) -> str:
@@ -43,10 +44,6 @@ def source_of(module: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).read_text(encoding="utf-8")
-
-
-def _digest(*texts: str) -> str:
-    return sha256("\0".join(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

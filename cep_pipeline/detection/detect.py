@@ -298,7 +298,8 @@ class DetectionRun:
 
     def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
-        stream, form = _stream_of(pattern, events, matches), self._form(pattern)
+        stream = longer_stream(pattern, events_for([pattern], events_read(pattern, events)), matches)
+        form = self._form(pattern)
         plain, plan = plain_pattern(pattern), self._plan_of([pattern])
         found = self._together([plain], stream, plan, form)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
@@ -370,10 +371,6 @@ def _all_listed() -> Iterator[None]:
 def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:
     """The names of the patterns that others compose."""
     return frozenset(one.name for pattern in patterns for one in pattern.composes)
-
-
-def _stream_of(pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
-    return longer_stream(pattern, events_for([pattern], events_read(pattern, events)), matches)
 
 
 def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table, inside: Tables | None = None) -> Matches:

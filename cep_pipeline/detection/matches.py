@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, partition_keys
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array, Column, one_chunk
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
@@ -202,19 +203,9 @@ def _named(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa
         raise MemoryError(f"the variables of {len(offsets) - 1:,} matches have more than 2**31 letters") from error
 
 
-RETURN_TYPES = {
-    ValueType.INT64: pa.int64(),
-    ValueType.FLOAT64: pa.float64(),
-    ValueType.BOOL: pa.bool_(),
-    ValueType.STRING: pa.string(),
-    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
-}
-"""Arrow type of a RETURN column by the type of its expression."""
-
-
 def type_of(item: ReturnItem) -> pa.DataType:
     """Return the Arrow type of a RETURN column."""
-    return UTC_MICROSECONDS if item.is_time else RETURN_TYPES[item.expression.type]
+    return UTC_MICROSECONDS if item.is_time else ARROW_TYPES[item.expression.type]
 
 
 def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> list[pa.Array]:
@@ -240,7 +231,7 @@ def _array_of(
     """An item's values; evaluated only for the matches that bind all its variables."""
     names = sorted(variables_of(expression))
     if any(name not in matches.names for name in names):  # no branch with this variable has a match here
-        return pa.nulls(len(matches), RETURN_TYPES[expression.type])
+        return pa.nulls(len(matches), ARROW_TYPES[expression.type])
     present, bound = _bound_where_present(names, matches, kleene)
     count = len(matches) if present is None else int(present.sum())
     if expression.type is ValueType.FLOAT64_LIST:  # no expression makes lists but those that refer to one event
@@ -371,7 +362,7 @@ def _event_of(node: Reference | Aggregate, bound: Bound) -> Array:
 def _list_attribute(attribute: str, rows: Array, events: PreparedEvents) -> pa.Array:
     """A list attribute of events, as it is."""
     lists = events.table.column(attribute).take(pa.array(rows)).combine_chunks()
-    return one_chunk(lists).cast(RETURN_TYPES[ValueType.FLOAT64_LIST])
+    return one_chunk(lists).cast(ARROW_TYPES[ValueType.FLOAT64_LIST])
 
 
 def column_to_arrow(column: Column) -> pa.Array:
@@ -380,7 +371,7 @@ def column_to_arrow(column: Column) -> pa.Array:
     if column.type is ValueType.STRING:
         strings = pa.array(column.dictionary, pa.string())
         return strings.take(pa.array(column.values, pa.int32(), mask=missing))
-    return pa.array(column.values, RETURN_TYPES[column.type], mask=missing)
+    return pa.array(column.values, ARROW_TYPES[column.type], mask=missing)
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:

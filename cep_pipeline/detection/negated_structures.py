@@ -355,7 +355,8 @@ class StructureCheck:
             case _:
                 return False
         for side, compared, other in sides:
-            if not isinstance(side, Length | Aggregate) or variable.name in variables_of(other) or _is_prefix(side):
+            before_another = isinstance(side, Aggregate) and side.prefix
+            if not isinstance(side, Length | Aggregate) or variable.name in variables_of(other) or before_another:
                 continue
             never_falls, never_rises = possible_course(side)
             if isinstance(side, Aggregate) and side.function != "count":
@@ -470,8 +471,3 @@ def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) 
         conjuncts=tuple(conjunct for conjunct in negated.conjuncts if conjunct not in limits),
         negated_structures=(),
     )
-
-
-def _is_prefix(side: Length | Aggregate) -> bool:
-    """True for an aggregate over the elements before another one."""
-    return isinstance(side, Aggregate) and side.prefix

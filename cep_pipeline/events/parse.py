@@ -30,7 +30,7 @@ from cep_pipeline.events.row_checks import FILE, FINER, LINE, LOCAL_DAY, check_r
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
 from cep_pipeline.events.validate import FailedValidation
-from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, open_filesystem, storage_errors
+from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, conform, open_filesystem, storage_errors
 
 REASON, RAW = "_reason", "_raw"
 
@@ -159,13 +159,7 @@ class StagedFile:
 
     def write(self, rows: pa.Table) -> None:
         """Write rows; a column that they lack is null."""
-        columns = [
-            rows.column(field.name).cast(field.type)
-            if field.name in rows.column_names
-            else pa.nulls(rows.num_rows, field.type)
-            for field in self._columns
-        ]
-        self._held.append(pa.table(columns, schema=self._columns))
+        self._held.append(conform(rows, self._columns))
         if sum(table.num_rows for table in self._held) >= ROW_GROUP_ROWS:
             self._flush()
 

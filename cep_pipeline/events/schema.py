@@ -507,7 +507,8 @@ def schema_of(document: StreamDocument) -> StreamSchema:
             said = f"attribute {name!r}: a name of {name!r} too; write another name for it"
             raise _Misstated(said, ("derived", name))
         derived.append(_derived_of(name, function, {one: kind for one, kind in attributes.items() if one not in times}))
-        attributes[name] = _type_of(derived[-1], attributes)
+        is_list = derived[-1].function == "history"
+        attributes[name] = ValueType.FLOAT64_LIST if is_list else attributes[derived[-1].of]
     columns = {name: settings.column or name for name, settings in document.attributes.items()}
     if document.type_attribute is None:
         columns = {EVENT_TYPE: _column_of_type(document), **columns}
@@ -605,7 +606,3 @@ def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, Valu
     if settings.history is not None:
         return DerivedAttribute(name, "history", settings.history.of, settings.history.length)
     return DerivedAttribute(name, "diff", function.of)
-
-
-def _type_of(derived: DerivedAttribute, attributes: dict[str, ValueType]) -> ValueType:
-    return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]

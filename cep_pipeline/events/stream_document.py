@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BeforeValidator, ConfigDict, ValidationInfo, field_validator, model_validator
 
-from cep_pipeline.documents import Document, checked, one_of, setting
+from cep_pipeline.documents import Document, checked, mapping, one_of, setting
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import NumberSigns
 from cep_pipeline.events.columns import EVENT_TYPE
@@ -530,11 +530,7 @@ class Quality(Document):
     expectations: list[Expectation] = setting(
         "Checks of the values of attributes.", example=[{"column": "price", "above": 0}], default_factory=list
     )
-    row_count: RowCount = setting(
-        "How many events a day should have.",
-        RowCount.model_construct(),
-        example={"at_least": 0.5, "at_most": 2},
-    )
+    row_count: RowCount = mapping(RowCount, "How many events a day should have.", at_least=0.5, at_most=2)
 
 
 class StreamDocument(Document):
@@ -605,6 +601,4 @@ class StreamDocument(Document):
     source: SourceSettings = setting(
         "The layout of the raw files.", example={"format": "csv", "path": "{day:%Y-%m-%d}.csv"}
     )
-    quality: Quality = setting(
-        "What the data must fulfil.", Quality.model_construct(), example={"max_rejected_share": 0.05}
-    )
+    quality: Quality = mapping(Quality, "What the data must fulfil.", max_rejected_share=0.05)

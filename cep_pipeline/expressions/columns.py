@@ -23,21 +23,6 @@ CLOCK_COLUMNS = ("timestamp", "seq")
 
 
 @dataclass(frozen=True, slots=True)
-class RowRange:
-    """The rows from `first` to `end`, in order: taking them copies nothing."""
-
-    first: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.first
-
-    def as_array(self) -> Array:
-        """int64, shape (n,)."""
-        return np.arange(self.first, self.end)
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
     """One attribute of n events (or of n bindings, or of one constant: then n is 1).
 
@@ -71,11 +56,14 @@ class Column:
     def __len__(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
-    def take(self, rows: Array | RowRange) -> Column:
-        """The column's values at `rows` (not of a list column, whose rows are read where they are)."""
+    def take(self, rows: Array | range) -> Column:
+        """The column's values at `rows` (not of a list column, whose rows are read where they are).
+
+        Taking a range, of rows that follow each other, copies nothing.
+        """
         if self.offsets is not None:
             raise ValueError("a list column is not taken by rows")
-        chosen = slice(rows.first, rows.end) if isinstance(rows, RowRange) else rows
+        chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
         valid = None if self.valid is None else self.valid[chosen]
         return Column(self.type, self.values[chosen], valid, self.dictionary)
 

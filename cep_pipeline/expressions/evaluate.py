@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from cep_pipeline.expressions.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, negative
-from cep_pipeline.expressions.columns import Array, Column, ColumnSource, RowRange
+from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.comparison import CHOICES, between, compare, is_null, like, member
 from cep_pipeline.expressions.correlation import correlation
 from cep_pipeline.expressions.local_time import clock_reading
@@ -39,7 +39,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
 )
 
-Rows = Mapping[str, Array | RowRange]
+Rows = Mapping[str, Array | range]
 """Variable -> rows in the events table, integers of shape (n,) or a range, the same n for all variables."""
 
 _DTYPE = {ValueType.INT64: np.int64, ValueType.FLOAT64: np.float64, ValueType.BOOL: np.bool_}
@@ -152,8 +152,8 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
             raise TypeError(f"{expression!r} is no expression of the language")
 
 
-def _as_array(rows: Array | RowRange) -> Array:
-    return rows.as_array() if isinstance(rows, RowRange) else rows
+def _as_array(rows: Array | range) -> Array:
+    return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
 def _list_is_null(reference: Reference, source: ColumnSource, rows: Rows, *, negated: bool) -> Array:

@@ -288,7 +288,8 @@ class _Scope:
             return
         lists = _lists(self.bound, node.variable)
         if isinstance(node, Length):
-            self.derived[name], self.rows[name] = length_column(lists.lengths), self.binding
+            self.derived[name] = Column(ValueType.INT64, lists.lengths.astype(np.int64, copy=False))
+            self.rows[name] = self.binding
             return
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.lengths)))
         self.derived[name] = running(node, self.events.column(node.attribute), lists.flat(), offsets)
@@ -350,11 +351,6 @@ TINY = 1e-140
 _LOW_BITS = 32
 _EXACT = 2**53
 """Integers up to this size are exact as float64."""
-
-
-def length_column(lengths: Array) -> Column:
-    """`v.LEN` of each list."""
-    return Column(ValueType.INT64, lengths.astype(np.int64, copy=False))
 
 
 def running(node: Aggregate, column: Column, rows: Array, offsets: Array) -> Column:

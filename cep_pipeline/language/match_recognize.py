@@ -636,15 +636,12 @@ class _Query:
             defined[row] = one.this
         return defined
 
-    def _mentioned(self) -> set[str]:
-        """The row variables that DEFINE or MEASURES name."""
-        return {column.table.upper() for column in self.match.find_all(exp.Column) if column.table}
-
     def _gaps(self) -> frozenset[_Row]:
         """Variables that only let any rows lie between the others, where they do so between all of them."""
         if not (isinstance(self.pattern, _Group) and self.pattern.operator == "SEQ"):
             return frozenset()
-        mentioned = self._mentioned()
+        # The row variables that DEFINE or MEASURES name.
+        mentioned = {column.table.upper() for column in self.match.find_all(exp.Column) if column.table}
 
         def is_gap(part: _Node) -> bool:
             free = isinstance(part, _Row) and part not in self.defined and part.name.upper() not in mentioned

@@ -68,7 +68,8 @@ class SourceText:
         # A tab is as wide under the line as in it.
         blank = "".join("\t" if character == "\t" else " " for character in whole[left:first])
         carets = "^" * max(1, min(last, right) - first)
-        return f"  {before}{_printable(whole[left:right])}{after}\n  {' ' * len(before)}{blank}{carets}"
+        shown = "".join(one if one.isprintable() or one == "\t" else "?" for one in whole[left:right])
+        return f"  {before}{shown}{after}\n  {' ' * len(before)}{blank}{carets}"
 
     def error(self, message: str, span: Span) -> PatternError:
         """The error that refuses the statement for what stands at `span`."""
@@ -102,10 +103,6 @@ def did_you_mean_of(word: str, choices: Iterable[str]) -> str:
 
 MOST_LISTED = 20
 """Choices that an error lists."""
-
-
-def _printable(line: str) -> str:
-    return "".join(character if character.isprintable() or character == "\t" else "?" for character in line)
 
 
 # fmt: off

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, ConfigDict, field_validator
 
-from cep_pipeline.documents import Document, checked_by, example_at, line_at, load_document, one_of, setting
+from cep_pipeline.documents import Document, checked_by, example_at, line_at, load_document, mapping, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.guarded import read_text, without_collecting
@@ -97,6 +97,7 @@ _OF_SEARCHES = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
 
 ALL = "all"
 _INVARIANT = "invariant"
+_ELSE_ABOVE = "Those that are not given are those of the top level."
 
 
 class AdaptationSettings(Document):
@@ -239,15 +240,11 @@ class PatternSetSettings(PlanningSettings):
         example="lazy_chain_nfa",
         json_schema_extra=one_of("cep_pipeline.detection:MECHANISMS"),
     )
-    adaptation: AdaptationSettings = setting(
-        "Settings of adaptation for this pattern set. Those that are not given are those of the top level.",
-        AdaptationSettings.model_construct(),
-        example={"distance": 0.1},
+    adaptation: AdaptationSettings = mapping(
+        AdaptationSettings, f"Settings of adaptation for this pattern set. {_ELSE_ABOVE}", distance=0.1
     )
-    limits: LimitSettings = setting(
-        "Limits of the patterns of this set. Those that are not given are those of the top level.",
-        LimitSettings.model_construct(),
-        example={"max_matches": 1_000_000, "then": "skip"},
+    limits: LimitSettings = mapping(
+        LimitSettings, f"Limits of the patterns of this set. {_ELSE_ABOVE}", max_matches=1_000_000, then="skip"
     )
 
 
@@ -318,10 +315,8 @@ class StreamSettings(Document):
     task_timeout_hours: float = setting(
         "Under Airflow a task of the stream that takes longer is ended, and tried again.", 6, gt=0, le=168
     )
-    statistics: StatisticsSettings = setting(
-        "Settings of statistics for this stream. Those that are not given are those of the top level.",
-        StatisticsSettings.model_construct(),
-        example={"window": "5 minutes"},
+    statistics: StatisticsSettings = mapping(
+        StatisticsSettings, f"Settings of statistics for this stream. {_ELSE_ABOVE}", window="5 minutes"
     )
 
 
@@ -433,36 +428,26 @@ class PipelineSettings(Document):
         min_length=1,
         json_schema_extra=_NAMES,
     )
-    warehouse: WarehouseSettings = setting(
-        "Where the tables are.", WarehouseSettings.model_construct(), example={"location": "warehouse"}
+    warehouse: WarehouseSettings = mapping(WarehouseSettings, "Where the tables are.", location="warehouse")
+    statistics: StatisticsSettings = mapping(
+        StatisticsSettings, "How statistics are estimated, for all streams.", window="20 minutes"
     )
-    statistics: StatisticsSettings = setting(
-        "How statistics are estimated, for all streams.",
-        StatisticsSettings.model_construct(),
-        example={"window": "20 minutes"},
+    planning: PlanningSettings = mapping(
+        PlanningSettings, "How plans are made, for all pattern sets.", planner="greedy"
     )
-    planning: PlanningSettings = setting(
-        "How plans are made, for all pattern sets.", PlanningSettings.model_construct(), example={"planner": "greedy"}
+    adaptation: AdaptationSettings = mapping(
+        AdaptationSettings, "When plans are made again, for all pattern sets.", decision="static"
     )
-    adaptation: AdaptationSettings = setting(
-        "When plans are made again, for all pattern sets.",
-        AdaptationSettings.model_construct(),
-        example={"decision": "static"},
-    )
-    limits: LimitSettings = setting(
+    limits: LimitSettings = mapping(
+        LimitSettings,
         "Limits of each pattern on each day, so that one pattern cannot take the day of the others.",
-        LimitSettings.model_construct(),
-        example={"max_matches": 1_000_000, "time_limit": "10 minutes", "then": "count"},
+        max_matches=1_000_000,
+        time_limit="10 minutes",
+        then="count",
     )
-    spark: SparkSettings = setting(
-        "The Spark application.", SparkSettings.model_construct(), example={"master": "local[4]"}
-    )
-    alerts: AlertSettings = setting(
-        "Who is told of what went wrong.", AlertSettings.model_construct(), example={"late_hours": 4}
-    )
-    checks: ChecksSettings = setting(
-        "The pages about data checks.", ChecksSettings.model_construct(), example={"folder": "var/checks"}
-    )
+    spark: SparkSettings = mapping(SparkSettings, "The Spark application.", master="local[4]")
+    alerts: AlertSettings = mapping(AlertSettings, "Who is told of what went wrong.", late_hours=4)
+    checks: ChecksSettings = mapping(ChecksSettings, "The pages about data checks.", folder="var/checks")
 
 
 @dataclass(frozen=True)

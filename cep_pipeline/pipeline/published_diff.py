@@ -349,12 +349,10 @@ class _Trial:
         def lost_as(place: int) -> str:
             return f"the pattern would be {stopped}" if stopped else self._lost_as(name, before, place)
 
-        def changed_as(place: int) -> str:
-            return " would be ".join(map(_in_words, changes[place]))
-
         self._show("gained", name, day, now, gained, lambda place: self._gained_as(name, day, now, place))
         self._show("lost", name, day, before, lost, lost_as)
-        self._show("other values", name, day, now, np.array([*changes]), changed_as)
+        words = {place: " would be ".join(map(_in_words, two)) for place, two in changes.items()}
+        self._show("other values", name, day, now, np.array([*changes]), words.__getitem__)
 
     def _show(self, kind: Kind, name: str, day: date, side: _Side, places: Array, why: Callable[[int], str]) -> None:
         """Show the matches at the first places, as many as there is still room for examples of a kind."""

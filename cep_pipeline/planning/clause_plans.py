@@ -151,11 +151,6 @@ class PlacedNegation:
     compared: tuple[str, ...]
     asked_with: tuple[str, ...]
 
-    @property
-    def of_structure(self) -> bool:
-        """True for a composite or a list."""
-        return self.variable.endswith((")", "]"))
-
     def __post_init__(self) -> None:
         if not 0 <= self.rate_per_s < math.inf:
             raise ValueError(f"~{self.variable}: a rate is finite and not negative, unlike {self.rate_per_s}")

@@ -223,10 +223,6 @@ class CostModel:
             return -math.inf
         return self._ln_delay(statistics, [position])
 
-    def ln_leaf(self, statistics: ClauseStatistics, position: int) -> float:
-        """ln of what a leaf of a tree costs."""
-        return self.node.one(statistics, [position])
-
     def ln_join(self, statistics: ClauseStatistics, left: PositionTree, right: PositionTree) -> float:
         """ln of what joining two trees costs, without what they cost themselves."""
         sides = positions_of(left), positions_of(right)

@@ -8,9 +8,9 @@ comparisons do not drown in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -248,12 +248,8 @@ class Way:
     rank: tuple[int, ...]
 
 
-class TreesOfSets(Protocol):
-    """A search that knows, for each join of its tree, the other ways that it was chosen over."""
-
-    def ways(self, tree: PositionTree) -> list[Way]:
-        """Ways to build a join, the chosen one among them."""
-        ...
+WaysOf = Callable[[PositionTree], list[Way]]
+"""Ways to build a join of a tree, the chosen one among them: those that a search knows."""
 
 
 def comparisons_of_block(
@@ -285,13 +281,13 @@ def comparisons_of_block(
 
 
 def tree_comparisons(
-    tree: PositionTree, search: TreesOfSets, statistics: ClauseStatistics, cost: CostModel
+    tree: PositionTree, ways_of: WaysOf, statistics: ClauseStatistics, cost: CostModel
 ) -> tuple[DecidingComparison, ...]:
     """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones."""
     comparisons: list[DecidingComparison] = []
     for step, join in enumerate(joins_of(tree)):
         if len(positions_of(join)) > 2:
-            comparisons += comparisons_of_block(step, "tree", join, search.ways(join), statistics, cost)
+            comparisons += comparisons_of_block(step, "tree", join, ways_of(join), statistics, cost)
     return tuple(comparisons)
 
 
@@ -309,7 +305,7 @@ def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionT
     while waiting:
         node = waiting.pop()
         if isinstance(node, int):
-            terms.append(model.ln_leaf(statistics, node))
+            terms.append(model.node.one(statistics, [node]))
         else:
             terms.append(model.ln_join(statistics, *node))
             waiting += node

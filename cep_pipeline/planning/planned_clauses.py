@@ -90,8 +90,11 @@ class Expectations:
             compared = compared_with(self.pattern, self.clause, variable)
             enough = (bound for bound in reached if {*between, *compared} <= set(bound))
             asked_with = reached[-1] if whole and not self._enclosed(variable.name) else next(enough)
-            leaf, rate = leaf_of(self.pattern, self.clause, variable.name), self._rate(variable.name)
-            found.append(PlacedNegation(variable.name, leaf.key, rate, between, compared, asked_with))
+            leaf, rate = (
+                leaf_of(self.pattern, self.clause, variable.name),
+                self.snapshot.rate(self.pattern, self.clause, variable.name),
+            )
+            found.append(PlacedNegation(variable.name, leaf.key, rate.per_s, between, compared, asked_with))
         return (*found, *(self._negated_structure(structure) for structure in self.clause.negated_structures))
 
     def _negated_structure(self, structure: NegatedStructure) -> PlacedNegation:
@@ -228,9 +231,6 @@ class Expectations:
         text = f"[{attribute}] with {one}" if step else f"[{attribute}] of {one} and {other}"
         return TestedCondition.of(pairs[one, other], text, agreement=True)
 
-    def _rate(self, variable: str) -> float:
-        return self.snapshot.rate(self.pattern, self.clause, variable).per_s
-
     def _enclosed(self, negated: str) -> bool:
         """True if what an event of a negated variable rejects is decided by the events around it."""
         around = self.clause.predecessors(negated) and self.clause.successors(negated)
@@ -345,7 +345,7 @@ def _alternatives(
     others: dict[str, Ordering | TreeOrdering] = {
         name: other(statistics, model)
         for name, other in PLANNERS.items()
-        if name != planner and other.is_compared_on(statistics.size)
+        if name != planner and (other.compared_up_to is None or statistics.size <= other.compared_up_to)
     }
     if tree is None and 1 < statistics.size <= MAX_SWAPPED_VARIABLES:
         others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))

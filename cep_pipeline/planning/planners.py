@@ -73,10 +73,6 @@ class Planner:
         """
         return _algorithm(self.function)(numbers, by)
 
-    def is_compared_on(self, size: int) -> bool:
-        """True if it is run for comparison on a clause of this many variables."""
-        return self.compared_up_to is None or size <= self.compared_up_to
-
 
 _ALGORITHMS = "cep_pipeline.planning.algorithms"
 PLANNERS: dict[str, Planner] = {

@@ -180,14 +180,17 @@ class Plan:
         mechanism
             The mechanism that will run it, or for each pattern by name, and why it does where that is known.
         patterns
-            The names of those that are explained; None: all, of more than 20 what they do together, and a list.
+            The names of those that are explained; None: all, of more than `MOST_EXPLAINED` what they do together, and a
+            list.
 
         Raises
         ------
         InputError
             The plan has no pattern of one of these names.
         """
-        return explain_plan(self, mechanism, patterns)
+        if patterns is None and len(self.patterns) > MOST_EXPLAINED:
+            return "\n".join([*_headed(self, None), "", *_list(self, mechanism)]) + "\n"
+        return _explained(self, mechanism, {}, patterns)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""
@@ -290,30 +293,6 @@ class DetectionMetrics(Protocol):
     def mechanisms(self) -> Mapping[str, str]: ...
     @property
     def nodes(self) -> Sequence[NodeCounts]: ...
-
-
-def explain_plan(
-    plan: Plan,
-    mechanism: str | Mapping[str, str] | None = None,
-    patterns: Collection[str] | None = None,
-) -> str:
-    """The plan of each pattern, or what they do together and a list, where they are many.
-
-    Parameters
-    ----------
-    mechanism
-        What runs it (and why), for all patterns or by pattern.
-    patterns
-        The names of those that are explained; None: all, of more than `MOST_EXPLAINED` a list.
-
-    Raises
-    ------
-    InputError
-        The plan has no pattern of one of these names.
-    """
-    if patterns is None and len(plan.patterns) > MOST_EXPLAINED:
-        return "\n".join([*_headed(plan, None), "", *_list(plan, mechanism)]) + "\n"
-    return _explained(plan, mechanism, {}, patterns)
 
 
 def explain_analyzed(
@@ -687,7 +666,7 @@ def _negations(clause: ClausePlan) -> Iterator[str]:
         if negation.compared:
             reasons.append(f"it is compared with {listed(negation.compared)}")
         leaf = f"{negation.leaf}, {format_number(negation.rate_per_s)} events/s"
-        if negation.of_structure:
+        if negation.variable.endswith((")", "]")):  # a composite or a list
             yield f"~{negation.variable} ({leaf}) is asked of each finished match:"
         else:
             yield f"~{negation.variable} ({leaf}) is asked at {where}, the earliest with all of these bound:"

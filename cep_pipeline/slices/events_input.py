@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.columns import in_step
+from cep_pipeline.events.columns import ARROW_TYPES, in_step
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS, TableColumns
 from cep_pipeline.foreign_text import listed
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
@@ -103,7 +103,7 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
     if declared is None or _value_type(kind) is declared:
         return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
     if pa.types.is_null(kind) or (declared is ValueType.FLOAT64 and pa.types.is_integer(kind)):
-        return _cast(column, _ARROW_TYPES[declared], name, source)
+        return _cast(column, ARROW_TYPES[declared], name, source)
     raise InputError(
         f"column {name!r} of the {source} has the type {kind}; the patterns were parsed with {declared.value}: use the "
         "schema of these events"
@@ -116,15 +116,6 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: str) ->
         return column.cast(kind)
     except pa.ArrowInvalid as error:
         raise InputError(f"column {name!r} of the {source} does not fit {kind}: {error}") from error
-
-
-_ARROW_TYPES = {
-    ValueType.INT64: pa.int64(),
-    ValueType.FLOAT64: pa.float64(),
-    ValueType.BOOL: pa.bool_(),
-    ValueType.STRING: pa.string(),
-    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
-}
 
 
 def _value_type(kind: pa.DataType) -> ValueType | None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.expressions.columns import Array, RowRange
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Expression, Reference, walk
@@ -84,7 +84,7 @@ def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
     read = {node.variable for side in expressions_of(atom) for node in walk(side) if isinstance(node, Reference)}
     if not read:
         return atom_holds(atom, events, {})
-    rows = dict.fromkeys(read, RowRange(0, len(events)))
+    rows = dict.fromkeys(read, range(len(events)))
     return events.derive(("truths of all", atom), lambda: atom_holds(atom, events, rows))
 
 

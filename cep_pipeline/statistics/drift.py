@@ -117,7 +117,12 @@ def _numbers(snapshot: StatisticsSnapshot) -> Iterator[Number]:
         yield Number("selectivity", share.condition, _estimate(share.value, share), _rests_share(share))
     for joint in snapshot.joints:
         together = " and ".join(f"{key} ({', '.join(map(str, over))})" for key, over in joint.members)
-        yield Number("joint selectivity", together, _estimate(joint.value, joint), _rests_joint(joint))
+        yield Number(
+            "joint selectivity",
+            together,
+            _estimate(joint.value, joint),
+            f"{joint.source.value}: {joint.tested:,}; {joint.independent:.3g} if independent",
+        )
 
 
 def _estimate(value: float, of: LeafRate | Selectivity | JointSelectivity) -> Estimate:
@@ -134,7 +139,3 @@ def _rests_share(share: Selectivity) -> str:
         return share.source.value
     tested = f"all {share.pairs:,}" if share.tested == share.pairs else f"{share.tested:,} of {share.pairs:,}"
     return f"{share.source.value}: {tested}"
-
-
-def _rests_joint(joint: JointSelectivity) -> str:
-    return f"{joint.source.value}: {joint.tested:,}; {joint.independent:.3g} if independent"

@@ -154,17 +154,8 @@ class ClauseTerms:
         return found
 
 
-def members_to_key(members: Members) -> str:
-    """The members of a joint selectivity as text: what they are counted under."""
-    return json.dumps(members, ensure_ascii=False)
-
-
 _SEVERAL = "[["
 """The beginning of such a text, with which no key of a condition begins."""
-
-
-def _members_of_key(key: str) -> Members:
-    return tuple((condition, tuple(over)) for condition, over in json.loads(key))
 
 
 def split_joints(
@@ -184,7 +175,7 @@ def split_joints(
     by_key = {selectivity.condition: selectivity for selectivity in single}
     joints = []
     for selectivity in together:
-        members = _members_of_key(selectivity.condition)
+        members = tuple((condition, tuple(over)) for condition, over in json.loads(selectivity.condition))
         if all(key in by_key for key, _ in members):
             joint = _dependent(selectivity, members, [by_key[key] for key, _ in members], factor)
             if joint is not None:
@@ -305,7 +296,7 @@ class JointPairs:
     @cached_property
     def key(self) -> str:
         """The members as text: what the pairs are counted under."""
-        return members_to_key(self.members)
+        return json.dumps(self.members, ensure_ascii=False)
 
     def holds(self, events: PreparedEvents, first: Array, second: Array, known: Mapping[str, Array]) -> Array:
         """bool, for each pair of rows: all of them hold; it is known by key which pairs pass each of the conditions."""

@@ -254,7 +254,10 @@ class WarehouseCatalog(SqlCatalog):
                 for change in sorted(staged, key=lambda one: one.after.name()):
                     self._swap(change, connection)
         except (CommitFailedException, sql.exc.SQLAlchemyError) as error:
-            if isinstance(error, CommitFailedException) or _gave_way(error):
+            # PostgreSQL says by these states that it ended a transaction in favour of another one: the two waited for
+            # one another, or could not be put in an order. Nothing has changed.
+            gave_way = getattr(getattr(error, "orig", None), "pgcode", None) in ("40P01", "40001")
+            if isinstance(error, CommitFailedException) or gave_way:
                 return None
             if not any(self._landed((stream, name), snapshot) for name, snapshot in made.items()):
                 raise
@@ -329,14 +332,6 @@ class _Staged:
     transaction: UnitTransaction
     after: StagedTable
     digests: Mapping[str, tuple[int, str]]
-
-
-def _gave_way(error: Exception) -> bool:
-    """True if the database ended a transaction in favour of another one: PostgreSQL says so by these two states.
-
-    The two waited for one another, or could not be put in an order; nothing has changed.
-    """
-    return getattr(getattr(error, "orig", None), "pgcode", None) in ("40P01", "40001")
 
 
 VERSION_HINT = "version-hint.text"
@@ -539,7 +534,7 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
     except (ValueError, pa.ArrowException) as error:
         raise CepError(
             f"{path}: the file does not fit {name} ({error}); its columns and types must be those of the table and "
-            f"every row of {_unit_text(unit)}; nothing was published"
+            f"every row of {', '.join(f'{column} {value}' for column, value in unit.items())}; nothing was published"
         ) from error
     for position, field in enumerate(table.spec().fields):
         found, expected = file.partition[position], unit[field.name]
@@ -548,7 +543,3 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
         if found != expected:
             raise CepError(f"{path}: its rows are of {field.name} {found}, not of {expected}; nothing was published")
     return file
-
-
-def _unit_text(unit: Unit) -> str:
-    return ", ".join(f"{column} {value}" for column, value in unit.items())

@@ -89,7 +89,7 @@ class NamedFiles(FileIO):
         """
         with damage_errors(path):
             content = read_whole(path)
-        check_recorded(path, digest_of_bytes(content), self._recorded(path))
+        check_recorded(path, (len(content), hashlib.sha256(content).hexdigest()), self._recorded(path))
         return content
 
     def _recorded(self, path: str) -> Recorded | None:
@@ -118,11 +118,6 @@ class _NamedFile(InputFile):
 
     def open(self, seekable: bool = True) -> InputStream:
         return cast(InputStream, io.BytesIO(self._files.read(self.location)))
-
-
-def digest_of_bytes(content: bytes) -> Recorded:
-    """Return the size and the SHA-256 of what is in a file."""
-    return len(content), hashlib.sha256(content).hexdigest()
 
 
 def record_files(
@@ -222,10 +217,6 @@ class PublishedTable:
                     "stream another name"
                 )
         return [field for field in layout.schema if field.name not in self.columns.names]
-
-    def has_snapshot(self, snapshot_id: int) -> bool:
-        """True unless the snapshot has been expired."""
-        return self.metadata.snapshot_by_id(snapshot_id) is not None
 
     def files(
         self,

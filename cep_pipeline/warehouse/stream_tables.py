@@ -215,7 +215,7 @@ class StreamReader:
         pinned = self.pinned(("events",)) if snapshot is None else self
         table = pinned._published("events")
         snapshot_id = snapshot.snapshot_id if snapshot else None
-        if snapshot_id is not None and not table.has_snapshot(snapshot_id):
+        if snapshot_id is not None and table.metadata.snapshot_by_id(snapshot_id) is None:
             raise CepError(
                 f"stream {self.name}: events snapshot {snapshot_id} has been expired by `cep maintain`; "
                 "run again on the current one"

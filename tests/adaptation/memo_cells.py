@@ -19,7 +19,7 @@ from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.orderings import TreesOfSets, Way, grains, joins_of, ln_measure
+from cep_pipeline.planning.orderings import Way, WaysOf, grains, joins_of, ln_measure
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.trees import PositionTree, Side, left_deep, positions_of, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -123,13 +123,13 @@ def _of_tree(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Itera
             ways = [replace(way, side=left_deep(positions_of(way.side))) for way in block.ways]
             yield _Block(block.step - 1, "tree", left_deep(positions_of(block.side)), ways)
     elif statistics.size > 2:
-        yield from _of_joins(tree, search_trees(statistics, cost, tree))
+        yield from _of_joins(tree, search_trees(statistics, cost, tree).ways)
 
 
 def _over_leaves(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iterator[_Block]:
     tree = cast(PositionTree, side)
     if statistics.size > 2 and not cost.runs_orders:
-        yield from _of_joins(tree, RangeSearch.run(statistics, cost, positions_of(tree)))
+        yield from _of_joins(tree, RangeSearch.run(statistics, cost, positions_of(tree)).ways)
 
 
 def _over_greedy_leaves(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iterator[_Block]:
@@ -142,10 +142,10 @@ def _over_greedy_leaves(statistics: ClauseStatistics, cost: CostModel, side: Sid
     yield from _over_leaves(statistics, cost, side)
 
 
-def _of_joins(tree: PositionTree, search: TreesOfSets) -> Iterator[_Block]:
+def _of_joins(tree: PositionTree, ways_of: WaysOf) -> Iterator[_Block]:
     for step, join in enumerate(joins_of(tree)):
         if len(positions_of(join)) > 2:
-            yield _Block(step, "tree", join, search.ways(join))
+            yield _Block(step, "tree", join, ways_of(join))
 
 
 BLOCKS_BY_CELLS: dict[str, Callable[[ClauseStatistics, CostModel, Side], Iterator[_Block]]] = {

@@ -607,10 +607,11 @@ class Binder:
         for rejection in self.rejections:
             negation = rejection.negation
             if name in negation.before:
-                fields[f"after {negation.name}"] = rejection.begins_after(row)
+                fields[f"after {negation.name}"] = rejection.places(row, self.sequence.order.rows_after(row))
             if name in negation.after:
                 ahead = fields[f"before {negation.name}"]
-                fields[f"before {negation.name}"] = np.where(ahead < 0, rejection.ends_ahead(row), ahead)
+                behind = rejection.places(row, self.sequence.order.rows_ahead(row))
+                fields[f"before {negation.name}"] = np.where(ahead < 0, behind, ahead)
         return fields
 
     def _summed(self, node: Aggregate | Length, held: Array, row: Array) -> Array:
@@ -696,15 +697,8 @@ class Rejection:
         self.rows = rows[order]
         self.keys = sequence.key(codes[order], self.rows)
 
-    def begins_after(self, rows: Array) -> Array:
-        """The place of the first candidate after events of P(n)."""
-        return self._places(rows, self.sequence.order.rows_after(rows))
-
-    def ends_ahead(self, rows: Array) -> Array:
-        """The place behind the last candidate before events of S(n)."""
-        return self._places(rows, self.sequence.order.rows_ahead(rows))
-
-    def _places(self, of: Array, rows: Array) -> Array:
+    def places(self, of: Array, rows: Array) -> Array:
+        """The places in front of the first candidate from these rows on that agrees with each of some events."""
         return np.searchsorted(self.keys, self.sequence.key(self.sequence.codes[of], rows))
 
     def rejected(self, fields: Fields, lane: Array, lanes: Lanes, last: Array) -> Array:
@@ -721,8 +715,8 @@ class Rejection:
         if negation.before:
             begin = fields[f"after {negation.name}"]
         else:
-            begin = self._places(last, sequence.instants.first_row_within(last))
-        end = fields[f"before {negation.name}"] if negation.after else self._places(last, lanes.end_row[lane])
+            begin = self.places(last, sequence.instants.first_row_within(last))
+        end = fields[f"before {negation.name}"] if negation.after else self.places(last, lanes.end_row[lane])
         begin = np.where(sequence.codes[last] >= 0, begin, end)
         count = np.maximum(end - begin, 0)
         if not negation.conditions and not negation.excluded:

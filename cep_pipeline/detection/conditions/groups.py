@@ -95,7 +95,8 @@ class ClauseConditions:
         self.pattern, self.clause = pattern, clause
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
-        self.tested = tuple(TestedConjunct.of(one, clause) for one in in_test_order(joint_conjuncts(clause)))
+        joint = [one for one in clause.conjuncts if one.variables and not _is_decided_by_one_event(one)]
+        self.tested = tuple(TestedConjunct.of(one, clause) for one in in_test_order(joint))
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
 
     def filters(self, name: str) -> tuple[Conjunct, ...]:
@@ -242,11 +243,6 @@ def filters_of(clause: Clause, name: str) -> tuple[Conjunct, ...]:
     """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
     own = (c for c in clause.conjuncts if c.variables == {name} and _is_decided_by_one_event(c))
     return tuple(map(of_any_event, own))
-
-
-def joint_conjuncts(clause: Clause) -> list[Conjunct]:
-    """The conjuncts that instances are tested for: those with variables that no single event decides."""
-    return [c for c in clause.conjuncts if c.variables and not _is_decided_by_one_event(c)]
 
 
 def _is_decided_by_one_event(conjunct: Conjunct) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.conditions.groups import ClauseConditions, of_any_event
-from cep_pipeline.expressions.columns import Array, Column, RowRange
+from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import like_expression, members_of
 from cep_pipeline.expressions.correlation import deviations_of_all
 from cep_pipeline.expressions.evaluate import expression_values
@@ -142,7 +142,7 @@ def column_of(events: PreparedEvents, expression: Expression) -> Column:
         return events.column(own.attribute)
     if not any(isinstance(node, Reference) for node in walk(own)):
         return expression_values(own, events, {ANY_EVENT: np.zeros(1, np.int32)})
-    everything = RowRange(0, len(events))
+    everything = range(len(events))
     return events.derive(("values of all", own), lambda: expression_values(own, events, {ANY_EVENT: everything}))
 
 

@@ -168,7 +168,7 @@ class KernelRun:
         self._counters[:] = 0
         if self._leaves is None:
             return
-        self._begin_counts(self._leaves)
+        self._counters[0] = self._read, len(self._leaves[0])
         if self._levels is None:
             yield from self._single(self._leaves[0])
             return
@@ -176,10 +176,6 @@ class KernelRun:
             final = self._final(rows)
             if final.shape[1]:
                 yield MatchBlock(self.clause, final)
-
-    def _begin_counts(self, leaves: list[View]) -> None:
-        """The counts of the levels that are bound before the kernel runs."""
-        self._counters[0] = self._read, len(leaves[0])
 
     def _single(self, view: View) -> Iterator[MatchBlock]:
         for start in range(0, len(view), self.block_rows):

@@ -105,22 +105,12 @@ class Reach:
     partition_by: tuple[str, ...] = ()
 
 
-def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
-    """The conjuncts of a clause in the order in which they are tested, put in order once."""
-    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
-
-
 def reach_of(window: Window, clause: Clause) -> Reach:
     """The reach of a window, however wide it is."""
     if window.time_us is not None:
         return Reach(BoundUnit.TIME, window.time_us)
     assert window.events is not None
     return Reach(BoundUnit.POSITION, window.events - 1, clause.partition_by)
-
-
-def types_of_attributes(pattern: Pattern) -> dict[str, ValueType]:
-    """The type of each attribute of the events of a pattern, by its name."""
-    return {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +142,7 @@ class PlannedClause:
     @cached_property
     def types(self) -> dict[str, ValueType]:
         """The type of each attribute."""
-        return types_of_attributes(self.pattern)
+        return {**dict(self.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -161,8 +151,9 @@ class PlannedClause:
 
     @property
     def conjuncts(self) -> tuple[Conjunct, ...]:
-        """The conjuncts of the clause in the order in which they are tested."""
-        return tested_conjuncts(self.clause)
+        """The conjuncts of the clause in the order in which they are tested, put in order once."""
+        own = self.clause
+        return clause_cache_of(own).once("test order", lambda: in_test_order(own.conjuncts, across=True))
 
     @cached_property
     def implied(self) -> Implications:

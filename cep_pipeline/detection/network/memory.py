@@ -268,7 +268,8 @@ class Memory:
             self._masks.append(mask.ravel())
         words[c.N_EDGES] = len(self._edges) // c.EDGE_WORDS
         for edge in node.edges:
-            if node.kind == c.EVENTS and not edge.advances:
+            # Nothing that is new below can be joined with something that came before: it never comes last.
+            if node.kind == c.EVENTS and edge.sibling >= 0 and not any(words[0] for words in edge.ascents):
                 continue
             ascents = len(self._ascent_starts)
             for ascent in edge.ascents:

@@ -262,11 +262,6 @@ class Edge:
     group: int = -1
     bound: tuple[str, ...] | None = None
 
-    @property
-    def advances(self) -> bool:
-        """True if what is new below can be joined with something that came before: it may come last."""
-        return self.sibling < 0 or any(words[0] for words in self.ascents)
-
 
 @dataclass(eq=False)
 class Node:

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_objects
+from cep_pipeline.detection.matches import UTC_MICROSECONDS, json_objects
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, once_a_pattern
@@ -53,14 +54,14 @@ def _summary_of(pattern: Pattern) -> Summary:
 
 
 def _group_type(group: SummaryGroup) -> pa.DataType:
-    return UTC_MICROSECONDS if group.is_time or group.expression is None else RETURN_TYPES[group.expression.type]
+    return UTC_MICROSECONDS if group.is_time or group.expression is None else ARROW_TYPES[group.expression.type]
 
 
 def _aggregate_type(aggregate: SummaryAggregate) -> pa.DataType:
     if aggregate.is_time:
         return UTC_MICROSECONDS
     kind = aggregate.of.result(ValueType.INT64 if aggregate.expression is None else aggregate.expression.type)
-    return pa.string() if kind is None else RETURN_TYPES[kind]  # text is exact at any size
+    return pa.string() if kind is None else ARROW_TYPES[kind]  # text is exact at any size
 
 
 def state_of(aggregate: SummaryAggregate) -> State | None:
@@ -201,7 +202,7 @@ class PartialSummary:
         items = [
             pa.array(
                 [_from_plain(row[item.name], item.expression.type is ValueType.FLOAT64) for row in read],
-                RETURN_TYPES[item.expression.type],
+                ARROW_TYPES[item.expression.type],
             )
             for item in self._pattern.items
         ]

@@ -122,7 +122,7 @@ def dp_bushy_tree(
         said = f"the tree is the cheapest one over the order of {name}; it has no deciding comparisons"
         return TreeOrdering(known, (), f"{why}: {said}")
     tree = search.plan((1 << size) - 1)
-    return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
+    return TreeOrdering(tree, tree_comparisons(tree, search.ways, statistics, cost))
 
 
 def _of_trees(comparison: DecidingComparison) -> DecidingComparison:

@@ -37,7 +37,7 @@ def cheapest_over_leaves(statistics: ClauseStatistics, cost: CostModel, leaves: 
         return TreeOrdering(left_deep(leaves))
     search = RangeSearch.run(statistics, cost, leaves)
     tree = search.tree()
-    return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
+    return TreeOrdering(tree, tree_comparisons(tree, search.ways, statistics, cost))
 
 
 def zstream_ordered_tree(statistics: ClauseStatistics, cost: CostModel) -> TreeOrdering:

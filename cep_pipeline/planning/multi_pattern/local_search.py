@@ -188,7 +188,7 @@ class LocalSearch:
         inside = variables_of(tree)
         if not inside & apart and inside != proper:
             key = self._nodes_of(member, self.plans[member])[inside]
-            if self._uses(key) > 1:
+            if sum(self._windows[key].values()) > 1:
                 return [tree]
         return [found for side in tree for found in self._shared_below(member, side, apart, proper)]
 
@@ -213,9 +213,6 @@ class LocalSearch:
                 found[inside] = key
                 self._cost_in.setdefault((key, self._windows_of[member]), costs.joined(inside, side))
         return found
-
-    def _uses(self, key: str) -> int:
-        return sum(self._windows[key].values())
 
     def _begin(self) -> None:
         """The windows of each node's users, and the cost of all nodes."""
