@@ -55,21 +55,12 @@ class Comparison:
     ours: Timing
     peers: tuple[Timing, ...]
 
-    def ratio(self, peer: Timing) -> float:
-        """Return our speed as a multiple of the peer's: the median of the ratios of runs that followed each other."""
-        return self.ours.ratio(peer)
-
 
 def machine() -> str:
     """The machine and its software as a result states them: CPU, cores, Python, libraries."""
-    name = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
-    except OSError:
-        pass  # not Linux: the platform's own name stands
+    told = Path("/proc/cpuinfo")  # of Linux; elsewhere the platform's own name stands
+    model = re.search(r"^model name\s*:(.*)$", told.read_text(encoding="utf-8") if told.exists() else "", re.M)
+    name = model[1].strip() if model else platform.processor() or platform.machine()
     return f"{name}, {counted(cores(), 'core')} (shared), Python {platform.python_version()}, {', '.join(_versions())}"
 
 

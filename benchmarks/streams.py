@@ -13,19 +13,17 @@ from benchmarks.stock_stream import MAX_EVENTS, generate_stock_stream
 from benchmarks.traffic_stream import Traffic, traffic_stream
 from benchmarks.workloads import SASE, STOCK
 
-TWIN_LOOKS = 8_000
-"""The looks of the generated readings, which are then as many as in a month."""
-
 
 @dataclass(frozen=True)
 class Streams:
     """Streams by their length.
 
-    Where the folder of public data lacks the traffic readings, they are generated, so many looks at each sensor.
+    Where the folder of public data lacks the traffic readings, they are generated, so many looks at each sensor: as
+    they stand here, as many readings as in a month.
     """
 
     data: Path | None = None
-    looks: int = TWIN_LOOKS
+    looks: int = 8_000
 
     @cached_property
     def traffic(self) -> Traffic:

@@ -34,10 +34,9 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class Traffic:
-    """Readings in stream order, and where they are from: one word, and a sentence for a person."""
+    """Readings in stream order, and a sentence that says where they are from."""
 
     events: pa.Table
-    source: str
     description: str
 
 
@@ -51,9 +50,9 @@ def traffic_stream(data: Path | None, looks: int = 8_000) -> Traffic:
     """The month of readings in a folder of public data, or a twin with so many looks at each sensor."""
     events = month_of_readings(data)
     if events is not None:
-        return Traffic(events, "real", f"W7: {events.num_rows:,} readings of the city of Aarhus in August 2014.")
+        return Traffic(events, f"W7: {events.num_rows:,} readings of the city of Aarhus in August 2014.")
     events = generate_traffic(looks)
-    return Traffic(events, "generated", f"W7: {events.num_rows:,} generated readings; the real month was not there.")
+    return Traffic(events, f"W7: {events.num_rows:,} generated readings; the real month was not there.")
 
 
 @cache

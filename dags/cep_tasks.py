@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from airflow.sdk import Asset, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
@@ -19,9 +19,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from cep_signals import tell
 
 from cep_pipeline.errors import NOT_RETRIED, CepError, InputError, LimitExceeded
-
-if TYPE_CHECKING:
-    from cep_pipeline.pipeline.tasks import StreamTask
 
 logger = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
@@ -60,6 +57,10 @@ RETRIES: dict[str, Any] = {
     "owner": "cep",
 }
 """Arguments of the tasks of all DAGs: retries, time limit, and the receiver of failures."""
+
+
+ONE_AT_A_TIME: dict[str, Any] = {"catchup": False, "max_active_runs": 1}
+"""Arguments of all DAGs: runs of the past are for a backfill, and runs follow each other."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,11 @@ def plan_asset(stream: str) -> Asset:
 
 def check_plans(stream: str) -> list[dict[str, Any]]:
     """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
-    from cep_pipeline.pipeline.tasks import StreamTask, check_plans
+    from cep_pipeline.pipeline.tasks import check_plans
 
     context = get_current_context()
     with failures_explained():
-        runs = check_plans(_stream_task(StreamTask, stream, context))
+        runs = check_plans(_stream_task(stream, context))
     for run in runs:
         run["trigger_run_id"] = _at_it(context["ti"], replanning_dag(stream), run["trigger_run_id"])
     return runs
@@ -145,13 +146,12 @@ def _at_it(task_instance: Any, dag_id: str, run_id: str) -> str:
 
 def plan_again(stream: str) -> dict[str, Any]:
     """Make the plan of a pattern set again, as the parameters of the run say; returns what came of it."""
-    from cep_pipeline.pipeline.tasks import StreamTask, plan_again
+    from cep_pipeline.pipeline.tasks import plan_again
 
     context = get_current_context()
     given = context["params"]
     with failures_explained():
-        task = _stream_task(StreamTask, stream, context)
-        return plan_again(task, given["reason"], given["violation"])
+        return plan_again(_stream_task(stream, context), given["reason"], given["violation"])
 
 
 def maintain_warehouse() -> dict[str, int]:
@@ -171,8 +171,10 @@ def verify_warehouse() -> dict[str, int]:
         return verify_warehouse(configuration_path(), get_current_context()["params"]["deep"])
 
 
-def _stream_task(kind: type[StreamTask], stream: str, context: Mapping[str, Any]) -> StreamTask:
-    return kind(configuration_path(), stream, context["run_id"], context["params"].get("pattern_set"))
+def _stream_task(stream: str, context: Mapping[str, Any]) -> Any:
+    from cep_pipeline.pipeline.tasks import StreamTask
+
+    return StreamTask(configuration_path(), stream, context["run_id"], context["params"].get("pattern_set"))
 
 
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
@@ -241,7 +243,7 @@ def stale_days(stream: str) -> list[dict[str, Any]]:
     context = get_current_context()
     tried = context["params"]["tried"] or []
     with failures_explained():
-        found = tasks.stale_days(_stream_task(tasks.StreamTask, stream, context), tried)
+        found = tasks.stale_days(_stream_task(stream, context), tried)
     if not found:
         raise AirflowSkipException("no day is stale, or none that a run of the day mends")
     told = [f"{one['day']} ({'; '.join(one['reasons'])})" for one in found]

@@ -25,6 +25,7 @@ from airflow.sdk import DAG, Param, chain, task
 from cep_days import LocalDays
 from cep_signals import deadline
 from cep_tasks import (
+    ONE_AT_A_TIME,
     ConfiguredStream,
     configuration_path,
     configured_streams,
@@ -46,8 +47,7 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         description=f"{stream.name}: raw files of a day to published matches",
         doc_md=__doc__,
         schedule=LocalDays(stream.timezone),
-        catchup=False,
-        max_active_runs=1,
+        **ONE_AT_A_TIME,
         deadline=deadline(configuration_path(), stream.name),
         tags=["cep", stream.name],
         params={

@@ -12,6 +12,7 @@ from __future__ import annotations
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, task
 from cep_tasks import (
+    ONE_AT_A_TIME,
     RETRIES,
     ConfiguredStream,
     check_plans,
@@ -31,8 +32,7 @@ def invariant_check(stream: ConfiguredStream) -> DAG:
         description=f"{stream.name}: do the current plans still fit the data?",
         doc_md=__doc__,
         schedule=AssetOrTimeSchedule(timetable=every_morning, assets=[events_asset(stream.name)]),
-        catchup=False,
-        max_active_runs=1,
+        **ONE_AT_A_TIME,
         tags=["cep", stream.name],
         params={
             "pattern_set": Param(

@@ -8,7 +8,7 @@ what, and what to do. Both may run beside the other DAGs.
 from __future__ import annotations
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
-from cep_tasks import RETRIES, maintain_warehouse, verify_warehouse
+from cep_tasks import ONE_AT_A_TIME, RETRIES, maintain_warehouse, verify_warehouse
 
 EVERY_NIGHT = "30 3 * * *"
 EVERY_SUNDAY = "30 4 * * 0"
@@ -18,8 +18,7 @@ with DAG(
     description="expires old snapshots, and removes files that no table names",
     doc_md=__doc__,
     schedule=CronTriggerTimetable(EVERY_NIGHT, timezone="UTC"),
-    catchup=False,
-    max_active_runs=1,
+    **ONE_AT_A_TIME,
     tags=["cep"],
     params={
         "grace_hours": Param(24.0, type="number", minimum=1, description="Files younger than this are left alone."),
@@ -36,8 +35,7 @@ with DAG(
     description="checks that all that is published is there and whole",
     doc_md=__doc__,
     schedule=CronTriggerTimetable(EVERY_SUNDAY, timezone="UTC"),
-    catchup=False,
-    max_active_runs=1,
+    **ONE_AT_A_TIME,
     tags=["cep"],
     params={"deep": Param(False, type="boolean", description="Read all data, and compare it with its checksums.")},
     default_args=RETRIES,

@@ -11,7 +11,7 @@ connected with the patterns that the violation names; all others keep their plan
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, task
-from cep_tasks import RETRIES, configured_streams, plan_again, replanning_dag
+from cep_tasks import ONE_AT_A_TIME, RETRIES, configured_streams, plan_again, replanning_dag
 
 
 def replanning(stream: str, pattern_sets: list[str]) -> DAG:
@@ -21,8 +21,7 @@ def replanning(stream: str, pattern_sets: list[str]) -> DAG:
         description=f"{stream}: makes the plan of a pattern set again",
         doc_md=__doc__,
         schedule=None,
-        catchup=False,
-        max_active_runs=1,
+        **ONE_AT_A_TIME,
         tags=["cep", stream],
         params={
             "pattern_set": Param(pattern_sets[0], type="string", enum=pattern_sets, description="Whose plan."),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
-from cep_tasks import ConfiguredStream, configured_streams, stale_days
+from cep_tasks import ONE_AT_A_TIME, ConfiguredStream, configured_streams, stale_days
 
 EVERY_MORNING = "0 5 * * *"
 
@@ -24,8 +24,7 @@ def stale_days_of(stream: ConfiguredStream) -> DAG:
         description=f"{stream.name}: redoes the days whose inputs have changed",
         doc_md=__doc__,
         schedule=CronTriggerTimetable(EVERY_MORNING, timezone=stream.timezone),
-        catchup=False,
-        max_active_runs=1,
+        **ONE_AT_A_TIME,
         tags=["cep", stream.name],
         params={
             "tried": Param(

@@ -210,7 +210,18 @@ class StreamsPages(Pages):
 
     def pending(self) -> list[dict[str, Any]]:
         """The violations of current plans that no replanning has answered, each with the run that is at it."""
-        return [one for name, tables in self.tables.items() for one in pending_replannings(self, name, tables)]
+        found = []
+        for stream, tables in self.tables.items():
+            decisions, dag = tables.decisions(), f"{REPLANNING_DAG}_{stream}"
+            for name in self.configuration.stream_settings(stream).pattern_sets:
+                plan = tables.current_plan(name)
+                own = [one for one in decisions if one.pattern_set == name]
+                violation = None if plan is None else pending_violation(own, plan.version)
+                if violation is not None:
+                    run, failed = last_attempt(self, dag, violation.run_id)
+                    one = {"stream": stream, "violation": violation, "dag_run": run, "failed": failed}
+                    found.append({**one, "dag": self.dag_page(dag)})
+        return found
 
 
 class StreamPages(Pages):
@@ -892,8 +903,7 @@ def rejected_rows(tables: StreamTables, run: RunRecord) -> list[dict[str, Any]]:
     """The first rejected rows of the run's day, as published now."""
     if run.day is None or not run.rejected:
         return []
-    found: list[dict[str, Any]] = tables.read_quarantine(run.day, run.day, limit=SHOWN_REASONS).to_pylist()
-    return found
+    return tables.read_quarantine(run.day, run.day, limit=SHOWN_REASONS).to_pylist()
 
 
 @cache
@@ -918,21 +928,6 @@ def advice_about(error: str) -> list[str]:
         if all(part.strip() in said for part in message.lower().split("…") if part.strip())
     ]
     return [*fitting, "Correct what the message names, and run the day again: what is published stays as it is."]
-
-
-def pending_replannings(pages: Pages, stream: str, tables: StreamTables) -> list[dict[str, Any]]:
-    """The violations of current plans that no replanning has answered, each with the page of the run that is at it."""
-    found, decisions, dag = [], tables.decisions(), f"{REPLANNING_DAG}_{stream}"
-    for name in pages.configuration.stream_settings(stream).pattern_sets:
-        plan = tables.current_plan(name)
-        own = [one for one in decisions if one.pattern_set == name]
-        violation = None if plan is None else pending_violation(own, plan.version)
-        if violation is not None:
-            run, failed = last_attempt(pages, dag, violation.run_id)
-            found.append(
-                {"stream": stream, "violation": violation, "dag_run": run, "failed": failed, "dag": pages.dag_page(dag)}
-            )
-    return found
 
 
 def last_attempt(pages: Pages, dag: str, run_id: str) -> tuple[str | None, bool]:

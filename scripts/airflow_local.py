@@ -21,13 +21,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
 from typing import Any, Self
 
 import httpx
 import psutil
 
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import ENDING, CepError, InputError, end_in_order
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.spark.session import DAEMON, java_environment, quick_start, with_second_try
 
@@ -369,13 +368,6 @@ def _write_private(path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
 
 
-def _stop_on_signal(number: int, frame: FrameType | None) -> None:
-    # Once: a second Ctrl-C must not interrupt the stopping, which would leave processes behind.
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Run until Ctrl-C; returns the exit code."""
     parser = argparse.ArgumentParser(prog="make airflow", description=__doc__)
@@ -384,8 +376,9 @@ def main() -> int:
     parser.add_argument("--config", type=Path, default=CHECKOUT / "pipeline.yaml", help="pipeline configuration")
     parser.add_argument("--spark-master", default="local[*]", help="local[N] or spark://HOST:PORT")
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop_on_signal)
+    # Once: a second Ctrl-C must not interrupt the stopping, which would leave processes behind.
+    end_in_order(ignored_later=ENDING)
+    signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     airflow = LocalAirflow(options.home.resolve(), options.port, options.config.resolve(), options.spark_master)
     say = sys.stdout.write
     try:

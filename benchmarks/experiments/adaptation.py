@@ -646,6 +646,7 @@ LITTLE, WITHIN = 0.01, 0.9
 """The most of the time that deciding and planning take; and the least share of the best d's throughput that the average
 relative difference has."""
 ZERO = named(DISTANCE, 0.0)
+SHARE = "{:.1%}".format
 
 
 @finding()
@@ -661,7 +662,7 @@ def some_distance_is_best(cases: Sequence[Case]) -> Measured:
     verdict = Verdict.HOLDS if min(one.low for one in found) >= OVER_ZERO else Verdict.UNDECIDED
     if any(one.high < OVER_ZERO for one in found):
         verdict = Verdict.DIFFERS
-    overhead = share_range(of.overhead(ZERO) for of in cases)
+    overhead = ratio_range((of.overhead(ZERO) for of in cases), SHARE)
     return verdict, {**_ahead_in(found), "overhead": overhead}
 
 
@@ -712,15 +713,15 @@ def little_overhead(cases: Sequence[Case]) -> Measured:
     """Figures 7D, 7H, 8D, 8H."""
     shares = [of.overhead(INVARIANT) for of in cases]
     verdict = Verdict.HOLDS if max(shares) < LITTLE else Verdict.DIFFERS
-    estimating = share_range(of.overhead(INVARIANT, ["estimating"]) for of in cases)
-    return verdict, {"shares": share_range(shares), "estimating": estimating}
+    estimating = ratio_range((of.overhead(INVARIANT, ["estimating"]) for of in cases), SHARE)
+    return verdict, {"shares": ratio_range(shares, SHARE), "estimating": estimating}
 
 
 @finding(lambda case: case.stream == STOCKS)
 def static_is_ahead_in_stocks(cases: Sequence[Case]) -> Measured:
     """Figure 8, on the static plan."""
     found = [of.ahead_of(STATIC, UNCONDITIONAL) for of in cases]
-    overhead = share_range(of.overhead(UNCONDITIONAL, ("estimating", "deciding", "planning")) for of in cases)
+    overhead = ratio_range((of.overhead(UNCONDITIONAL, ("estimating", "deciding", "planning")) for of in cases), SHARE)
     return _all_ahead(found), {**_ahead_in(found), "overhead": overhead}
 
 
@@ -747,19 +748,6 @@ def average_is_near_the_best(cases: Sequence[Case]) -> Measured:
     """The validation of the average relative difference, judged by the throughput that it has."""
     found = sorted((of.ahead_of(AVERAGE, INVARIANT) for of in cases), key=lambda one: one.middle)
     return _at_least(found[0], WITHIN), {"least": found[0].middle, "most": found[-1].middle}
-
-
-def share_range(shares: Iterable[float]) -> str:
-    """The least and the greatest share.
-
-    Examples
-    --------
-    >>> share_range([0.25, 0.031, 0.6])
-    '3.1% to 60.0%'
-    """
-    found = sorted(shares)
-    low, high = f"{found[0]:.1%}", f"{found[-1]:.1%}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _ahead_in(found: Sequence[Interval]) -> dict[str, object]:

@@ -229,16 +229,16 @@ _IN_A_SENTENCE = {
 """Verdict -> verb for one finding, for several."""
 
 
-def ratio_range(ratios: Iterable[float]) -> str:
-    """The least and the greatest of some ratios.
+def ratio_range(ratios: Iterable[float], shown: Callable[[float], str] = times_as_fast) -> str:
+    """The least and the greatest of some ratios, or of other figures, as they are to be shown.
 
     Examples
     --------
-    >>> ratio_range([12.3, 480.2, 90.0]), ratio_range([2.0])
-    ('12.3 to 480', '2.00')
+    >>> ratio_range([12.3, 480.2, 90.0]), ratio_range([2.0]), ratio_range([0.25, 0.031, 0.6], "{:.1%}".format)
+    ('12.3 to 480', '2.00', '3.1% to 60.0%')
     """
     values = sorted(ratios)
-    low, high = times_as_fast(values[0]), times_as_fast(values[-1])
+    low, high = shown(values[0]), shown(values[-1])
     return low if low == high else f"{low} to {high}"
 
 

@@ -769,14 +769,9 @@ def per_s(row: Row) -> float:
     return number(row, "events") / number(row, "seconds")
 
 
-def rate_of(row: Row) -> Bounds:
-    """Events a second of a run."""
-    return Bounds(0.0 if reached_limit(row) else per_s(row), per_s(row))
-
-
 def average_rate(rows: Sequence[Row]) -> Bounds:
     """Average of the events a second of runs."""
-    return bounds_by(mean, map(rate_of, rows))
+    return bounds_by(mean, (Bounds(0.0 if reached_limit(row) else per_s(row), per_s(row)) for row in rows))
 
 
 def total_seconds(rows: Iterable[Row]) -> Bounds:

@@ -163,6 +163,7 @@ PER_S = 4.0
 _MARKET_STEP, _OWN_STEP = 0.00028, 0.0004
 
 
+@lru_cache(maxsize=1)
 def changing_trades(events: int, phase: int, rare_share: float, seed: int) -> pa.Table:
     """Make trades whose prices partly move together.
 
@@ -458,11 +459,6 @@ def _trades(sizes: Sizes, request: Request, share: float, draw: int = 0) -> pa.T
     return trades.with_rare(share, seed=request.seed + 1_000 * draw)
 
 
-@lru_cache(maxsize=1)
-def _changing(sizes: Sizes, seed: int) -> pa.Table:
-    return changing_trades(sizes.changing, sizes.phase, sizes.changing_share, seed)
-
-
 _SUMS = ("events", "matches", "computations", "evaluations")
 _PEAKS = ("peak_instances", "events_buffered")
 
@@ -501,7 +497,7 @@ def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
 
 
 def _first_changing(sizes: Sizes, request: Request, last: int) -> pa.Table:
-    return _changing(sizes, request.seed).slice(0, last)
+    return changing_trades(sizes.changing, sizes.phase, sizes.changing_share, request.seed).slice(0, last)
 
 
 def _begin_of_input(sizes: Sizes, request: Request, part: float) -> pa.Table:
@@ -517,6 +513,7 @@ NOT_WORSE = 10**0.1
 """A tenth of a decade, a line's width on these axes: the tree NFA may need so much more than the best chain."""
 ALL_CHAINS = tuple(chain.name for chain in CHAINS)
 RARE_FIRST = tuple(chain.name for chain in CHAINS if chain.order[0] == "c")
+COUNT = "{:,.0f}".format
 RARE_LATER = tuple(chain.name for chain in CHAINS if chain.order[0] != "c")
 
 Figures = dict[str, float]
@@ -596,7 +593,7 @@ def lazy_needs_fewer_instances(rows: Sequence[Row]) -> Measured:
     eager = [figures[EAGER.name] for figures in complete]
     ratios = [one / max(other, 1) for one, other in zip(eager, chains, strict=True)]
     verdict = verdict_at_least(min(ratios), ORDER_OF_MAGNITUDE)
-    return verdict, {"chains": _counts(chains), "eager": _counts(eager)}
+    return verdict, {"chains": ratio_range(chains, COUNT), "eager": ratio_range(eager, COUNT)}
 
 
 @finding()
@@ -606,7 +603,11 @@ def tree_needs_as_few_instances(rows: Sequence[Row]) -> Measured:
     tree, own = ([one[name] for one in complete] for name in (TREE.name, OWN_TREE.name))
     chain = [min(one[name] for name in ALL_CHAINS) for one in complete]
     ratios = [one / max(other, 1) for one, other in zip(tree, chain, strict=True)]
-    figures = {"tree": _counts(tree), "chain": _counts(chain), "by_tests": _counts(own)}
+    figures = {
+        "tree": ratio_range(tree, COUNT),
+        "chain": ratio_range(chain, COUNT),
+        "by_tests": ratio_range(own, COUNT),
+    }
     return verdict_at_most(max(ratios), NEARLY_EQUAL), figures
 
 
@@ -657,12 +658,6 @@ def _grouped(rows: Iterable[Row], by: str, figure: str, least: float = 1) -> dic
     for row in rows:
         grouped.setdefault(number(row, by), {})[str(row["contender"])] = max(number(row, figure), least)
     return grouped
-
-
-def _counts(values: Sequence[float]) -> str:
-    """The least and the greatest of some counts."""
-    low, high = min(values), max(values)
-    return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
 
 
 STYLES = {

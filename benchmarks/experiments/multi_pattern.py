@@ -794,7 +794,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
     apart = by_contender(row for row in rows if row["part"] in COMPARED_BY_GAINS)
     by_value = sorted(apart, key=lambda row: (STREAMS.index(str(row["stream"])), row["value"]))
     means = averaged(by_value, ("throughput", "candidates", "created", "cost", "planning", "density of pairs"))
-    largest = [row for stream in STREAMS for row in _largest(rows_of(means, part=WORKLOAD, stream=stream))]
+    largest = rows_of(means, part=WORKLOAD, value=max(sizes.patterns))
     searched = [row for row in rows_of(means, part=SEARCH) if row["contender"] in BEST]
     exchanged = rows_of(rows, part=ADAPTIVE)
     noise = noise_of(apart)
@@ -836,10 +836,6 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
             f"{mean_of(rows_of(exchanged, stream=name), 'window'):,.0f} ({name})" for name in STREAMS
         ),
     )
-
-
-def _largest(rows: Sequence[Row]) -> list[Row]:
-    return rows_of(rows, value=max(values_of(rows)))
 
 
 def _by_contender(rows: Sequence[Row], corner: str, figure: str, text: Callable[[float], str]) -> str:

@@ -327,9 +327,7 @@ FULL = Sizes((500, 750, 1000, 1250, 1500, 1750, 2000), 200, (0.7, 0.55), tuple(P
 Measure = Callable[[Query, Sequence[str], pa.Table], Mapping[str, Figure]]
 
 
-@lru_cache(maxsize=1)
-def _stream(events: int, seed: int, rising: float) -> pa.Table:
-    return generate_sase_stream(events, seed, rising, LARGEST_STEP)
+_stream = lru_cache(maxsize=1)(generate_sase_stream)
 
 
 def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
@@ -350,7 +348,7 @@ def _cells_of(sizes: Sizes, seed: int, rising: float) -> Iterator[Cell]:
             "window": query.window,
             "query": query.name,
         }
-        return Cell(key, lambda: how(query, algorithms, _stream(events, seed, rising)))
+        return Cell(key, lambda: how(query, algorithms, _stream(events, seed, rising, LARGEST_STEP)))
 
     def growing(queries: Sequence[Query]) -> Cell:
         key: dict[str, Figure] = {"part": GROWING, "rising": rising, "query": queries[0].name}
@@ -588,7 +586,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
         Algorithms found different numbers of matches of one query.
     """
     refuse_different_matches(by_algorithm(rows), ("part", "rising", "window", "query"), "algorithm")
-    apart = [_with_rates(row) for row in by_algorithm(rows)]
+    apart = [{**row, "per_s": number(row, "events") / number(row, "seconds")} for row in by_algorithm(rows)]
     by_rising = {rising: rows_of(apart, rising=rising) for rising in sizes.rising}
     pictures: list[Picture] = []
     for place, (rising, own) in enumerate(by_rising.items()):
@@ -748,10 +746,6 @@ def _non_overlap_table(rows: Sequence[Row], matching: Sequence[Row]) -> str:
         )
     header = ["query", "window", "matches kept", "basic", "backtrack", "times as fast", "in matching alone"]
     return markdown_table([*header, "basic: shown", "backtrack: shown"], lines)
-
-
-def _with_rates(row: Row) -> Row:
-    return {**row, "per_s": number(row, "events") / number(row, "seconds")}
 
 
 EXPERIMENT = Experiment("nfab", SMALL, FULL, _cells, write_page)
