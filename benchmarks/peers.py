@@ -96,6 +96,11 @@ def _start_duckdb(workload: str, events: Path) -> Engine:
     return partial(timed, count)
 
 
+def duckdb_missing() -> str | None:
+    """Tell what DuckDB needs; None where it is here."""
+    return None if find_spec("duckdb") else "needs duckdb"
+
+
 _STOCK = dict.fromkeys((name for name, workload in WORKLOADS.items() if workload.stream == STOCK), MAX_EVENTS)
 CPP, DUCKDB = "C++ scalar", "DuckDB, bucketed join"
 FLINK = "Flink CEP"
@@ -105,7 +110,7 @@ PEERS = (
         DUCKDB,
         {**dict.fromkeys(DUCKDB_QUERIES, MAX_EVENTS), "W6": LONGEST_MANY},
         _start_duckdb,
-        lambda: None if find_spec("duckdb") else "needs duckdb",
+        duckdb_missing,
     ),
     Peer(FLINK, flink_patterns.LONGEST, flink_patterns.start, flink_patterns.missing),
 )
