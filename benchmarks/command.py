@@ -21,7 +21,7 @@ COLUMNS = (
     rich.progress.MofNCompleteColumn(),
     rich.progress.TimeElapsedColumn(),
 )
-BENCHMARKS = ("detection", "mechanisms")
+BENCHMARKS = ("detection", "mechanisms", "crimes")
 """The benchmarks, in the order of the page."""
 
 
@@ -45,6 +45,9 @@ BENCHMARKS = ("detection", "mechanisms")
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
 @click.option(
+    "--draws", type=click.IntRange(min=1), default=100, show_default=True, help="Queries of each template of crimes."
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Also write the result to this Markdown file. Of a page that is there, sections of other NAMES stay.",
@@ -54,6 +57,7 @@ def bench(
     events: str,
     repetitions: int,
     data: Path,
+    draws: int,
     out: Path | None,
 ) -> None:
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in some minutes.
@@ -65,6 +69,8 @@ def bench(
                   jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
                   written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
+      crimes      templates of queries on places and times in a city of seven million events, drawn a hundred times
+                  each, beside joins that were written for DuckDB; about a quarter of an hour
 
     All engines must find the same matches.
 
@@ -89,6 +95,7 @@ def bench(
             console.print,
             events=int(events),
             repetitions=repetitions,
+            draws=draws,
         )
     say(text, nl=False)
     if out is not None:
@@ -106,14 +113,16 @@ def make_page(
     *,
     events: int = 1_000_000,
     repetitions: int = 5,
+    draws: int = 100,
 ) -> str:
     """Measure what is asked for, and write the page.
 
-    The number of events is that of the stock stream for the columnar kernel.
+    The number of events is that of the stock stream for the columnar kernel; the draws are those of each template.
     """
     measures: Mapping[str, Callable[[], dict[str, str]]] = {
         "detection": lambda: _detection(events, repetitions, streams, progress),
         "mechanisms": lambda: _mechanisms(repetitions, streams, progress),
+        "crimes": lambda: _crimes(draws, progress),
     }
     measured = {}
     for name in filter(names.__contains__, measures):
@@ -154,6 +163,14 @@ def _mechanisms(repetitions: int, streams: Streams, progress: Progress) -> dict[
 
     measured = measure_mechanisms(repetitions, streams, progress)
     return {"traffic": streams.traffic.description, "table": mechanisms_table(measured)}
+
+
+def _crimes(draws: int, progress: Progress) -> dict[str, str]:
+    from benchmarks.crimes import LIMIT_S, crimes_summary, crimes_table, measure_crimes, of_duckdb
+
+    results = measure_crimes(draws, progress)
+    told = {"draws": f"{draws:,}", "limit": f"{LIMIT_S:g}", "duckdb": of_duckdb()}
+    return {**told, "summary": crimes_summary(results), "table": crimes_table(results)}
 
 
 @contextmanager
