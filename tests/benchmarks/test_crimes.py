@@ -196,7 +196,7 @@ def test_the_command_writes_the_section(tmp_path: Path, monkeypatch: pytest.Monk
     done = command("bench", "crimes", "--draws", "2", "--out", "page.md", folder=tmp_path)
     assert done.code == 0, done.errors
     page = (tmp_path / "page.md").read_text()
-    assert "## Crimes: templates of queries over a city, 2 draws of each" in page
+    assert "## Crimes: templates of queries over a city" in page and "each of the 2 queries" in page
     rows = cells(page[page.index("| template | matches") :])
     assert [*dict.fromkeys(row["template"] for row in rows)] == [*TEMPLATES]
 
