@@ -145,8 +145,11 @@ class PreparedEvents:
         self._split(missing)
         for event_type in asked:
             if not isinstance(event_type, str):
-                rows = np.unique(np.concatenate([self._leaves[name] for name in event_type]))
-                self._leaves[event_type] = self.every_row if len(rows) == len(self) else padded_copy(rows)
+                of_any = np.zeros(len(self), dtype=bool)
+                for name in event_type:
+                    of_any[self._leaves[name]] = True
+                rows = np.flatnonzero(of_any)
+                self._leaves[event_type] = self.every_row if len(rows) == len(self) else padded_copy(rows, np.int32)
 
     def _split(self, missing: list[str]) -> None:
         if self.base_type in missing:
