@@ -78,8 +78,8 @@ ROUNDS, MOST_PAIRS = 2, 6
 """Times that all pairs are gone through; of more pairs only those with a comparison or a key are."""
 
 # What ways around listing take at least.
-EVENT_S, STEP_S = 1.4e-6, 2e-4
-"""Seconds of merged runs for one event of one lane, and for one step of all lanes."""
+EVENT_S, STEP_S, READ_S = 1.4e-6, 2e-4, 1e-7
+"""Seconds of merged runs for one event of one lane, for one step of all lanes, and to see which events have a lane."""
 LISTED_NS, LEAST_S = 200.0, 0.1
 """Time to list a match for a summary, and the least limit: sweeps stop where they take longer than both."""
 LONG_LISTS, MOST_OF_ENDS = 48, 2

@@ -17,7 +17,7 @@ from cep_pipeline.detection.clause_runs import JointRun, RoomForMatches
 from cep_pipeline.detection.compressed.fields import groups_of, reason_to_list
 from cep_pipeline.detection.compressed.runs import LaneEvents, least_seconds
 from cep_pipeline.detection.compressed.tables import ListedBuffers, compress_merged, count_merged, expand
-from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, few_matches, listed_in
+from cep_pipeline.detection.costs import COUNTED_SHARE, COUNTING_S, FEW_S, READ_S, few_matches, listed_in
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.counting.owned import route_to_count
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
@@ -276,7 +276,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
-    seconds = _least_seconds(pattern, events)
+    seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
     most = listed_in(seconds, pattern)
     if most <= at_least and seconds <= FEW_S:
         return None
@@ -285,27 +285,19 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
 
 
 def _counted_by_listing(detection: Detection) -> int | None:
-    """The number of a pattern's matches, listed in less time than merged runs surely take; None where they are not."""
+    """The number of matches, listed sooner than merged runs have read the events; None where they are not."""
     pattern, events = detection.pattern, detection.events
     if detection.route(Sink.COMPRESS).lists:
         return None
-    seconds = _least_seconds(pattern, events)
-    if seconds <= FEW_S:
-        return None
     counters = detection.counters.anew()
     try:
-        with at_most_seconds(seconds, time.process_time):
-            [count] = _together([replace(detection, counters=counters, limit=listed_in(seconds, pattern))]).count()
+        with at_most_seconds(READ_S * len(events), time.process_time):
+            [count] = _together([replace(detection, counters=counters, limit=few_matches(events))]).count()
     except (TooManyMatches, NoRoom, MemoryError, LimitReached):
         return None
     detection.counters.add(counters)
     detection.counters.went(pattern.name, Route(Sink.COUNT, Executor.MECHANISM, LISTED_SOONER))
     return count
-
-
-def _least_seconds(pattern: Pattern, events: PreparedEvents) -> float:
-    """The seconds that merged runs of a pattern take at least."""
-    return sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
 
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
