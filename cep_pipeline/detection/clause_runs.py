@@ -194,7 +194,10 @@ class JointRun:
         events, (start, stop_at) = self.events, self.owned
         begin, end = events.rows_in(self.owned)
         first, size = begin, end - begin
-        while first < end:
+        # A slice without events owns the matches of earlier ones that become final in it.
+        waiting = not size and any(map(waits_for_later_events, self.patterns))
+        while first < end or waiting:
+            waiting = False
             stop = min(first + size, end)
             part = start if first == begin else self._point(first), stop_at if stop == end else self._point(stop)
             whole = stop - first == end - begin
