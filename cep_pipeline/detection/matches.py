@@ -128,7 +128,7 @@ def match_batches(
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
     if kept is not None and pattern.output.is_preferred:
-        ordered, kept = kept.of_preferred(ordered, events), None
+        ordered, kept = ordered.where(kept.keep(Candidates.of(pattern, ordered, events))), None
     for start in range(0, len(ordered), BATCH_ROWS):
         part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
         if kept is not None:

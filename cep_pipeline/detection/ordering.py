@@ -66,10 +66,6 @@ class OrderedMatches:
         """The matches at which `keep` (bool, shape (n,)) is true."""
         return OrderedMatches(self.names, self.rows[:, keep])
 
-    def take(self, order: Array) -> OrderedMatches:
-        """The matches of these numbers, in their order."""
-        return OrderedMatches(self.names, self.rows[:, order])
-
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another.
 
@@ -198,10 +194,6 @@ class OrderedLists:
     def where(self, keep: Array) -> OrderedLists:
         """The matches at which `keep` (bool, shape (n,)) is true."""
         return _taken(self, np.flatnonzero(keep))
-
-    def take(self, order: Array) -> OrderedLists:
-        """The matches of these numbers, in their order."""
-        return _taken(self, order)
 
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another: offsets, rows and variables, as the attributes describe them."""

@@ -88,6 +88,18 @@ class Candidates:
         partitions = partition_keys(pattern, events, rows[offsets[:-1]])
         return cls(offsets, rows.astype(np.int64), events.timestamps[rows], partitions)
 
+    def first_positions(self) -> Array:
+        """The position of the first event of each: int64, shape (n,)."""
+        return np.asarray(np.minimum.reduceat(self.positions, self.offsets[:-1]) if len(self) else self.positions[:0])
+
+    def take(self, order: Array) -> Candidates:
+        """The candidates of these numbers, in their order."""
+        lengths = np.diff(self.offsets)[order]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        events = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], lengths)
+        partitions = self.partitions.take(pa.array(order))
+        return Candidates(offsets, self.positions[events], self.instants[events], partitions)
+
 
 class KeptMatches:
     """The matches of one pattern that are kept so far, as far as they decide about later ones.
@@ -124,6 +136,9 @@ class KeptMatches:
     def keep(self, candidates: Candidates) -> Array:
         """Decide about the next candidates, which all come after those of earlier calls.
 
+        With OUTPUT PREFERRED that is by their first events: those of one call may have any order, and it is in the
+        order of their first events that they are decided about.
+
         Returns
         -------
         np.ndarray
@@ -136,9 +151,18 @@ class KeptMatches:
         count = len(candidates)
         if count == 0 or not (self._non_overlap or self._consume):
             return np.ones(count, dtype=bool)
+        if self.pattern.output.is_preferred:
+            order, chosen = np.argsort(candidates.first_positions(), kind="stable"), np.zeros(count, dtype=bool)
+            chosen[order] = self._keep(candidates.take(order))
+            return chosen
+        return self._keep(candidates)
+
+    def _keep(self, candidates: Candidates) -> Array:
+        """Decide about candidates in the order in which they are."""
+        count = len(candidates)
         offsets = np.ascontiguousarray(candidates.offsets, np.int64)
         positions = np.ascontiguousarray(candidates.positions, np.int64)
-        first, last = np.minimum.reduceat(positions, offsets[:-1]), np.maximum.reduceat(positions, offsets[:-1])
+        first, last = candidates.first_positions(), np.maximum.reduceat(positions, offsets[:-1])
         partitions = self._partition_numbers(candidates.partitions)
         if self._consume:
             distinct, where, events = np.unique(positions, return_index=True, return_inverse=True)
@@ -164,14 +188,6 @@ class KeptMatches:
                 self._forget_consumed(self._consumed_instants >= int(ends[-1]) - self._window_us)
         return kept
 
-    def of_preferred(
-        self, matches: OrderedMatches | OrderedLists, events: PreparedEvents
-    ) -> OrderedMatches | OrderedLists:
-        """Select the preferred matches that are kept, of all those of a part of the stream in the page's order."""
-        order, kept = np.argsort(matches.first_rows(), kind="stable"), np.zeros(len(matches), dtype=bool)
-        kept[order] = self.keep(Candidates.of(self.pattern, matches.take(order), events))
-        return matches.where(kept)
-
     def rules_out(self, candidates: Candidates) -> Array:
         """Select the candidates that will not be kept, whatever is decided about others first: bool, shape (n,).
 
@@ -183,7 +199,7 @@ class KeptMatches:
         offsets = candidates.offsets[:-1]
         if self._non_overlap:
             partitions = self._partition_numbers(candidates.partitions)  # before `_ends`, which gets the new ones
-            ruled_out |= np.minimum.reduceat(candidates.positions, offsets) <= self._ends[partitions]
+            ruled_out |= candidates.first_positions() <= self._ends[partitions]
         if self._consume:
             ruled_out |= np.logical_or.reduceat(np.isin(candidates.positions, self._consumed), offsets)
         return ruled_out

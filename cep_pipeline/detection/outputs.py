@@ -367,7 +367,7 @@ class SummaryOf:
         ordered = as_found(found[0]) if alone else order_matches(found, events.seqs, growing=events.seqs_grow)
         kept = self._kept
         if kept is not None and self._pattern.output.is_preferred:
-            ordered, kept = kept.of_preferred(ordered, events), None
+            ordered, kept = ordered.where(kept.keep(Candidates.of(self._pattern, ordered, events))), None
         for start in range(0, len(ordered), BATCH_ROWS):
             part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
             if kept is not None:

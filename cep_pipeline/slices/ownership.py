@@ -87,8 +87,9 @@ def owned_matches(
     Notes
     -----
     With a count window a match that waits for the end of its window is final at the event n - 1 positions behind its
-    first one. As long as that has not come, it is final only where the stream has ended. An event that is alone in its
-    partition waits for none.
+    first one, and under TIES ANY behind all events of the time of its last one; with OUTPUT PREFERRED of the time of
+    that event, so that all matches with one first event are final at once. As long as it has not come, they are final
+    only where the stream has ended. An event that is alone in its partition waits for none.
     """
     start, end = owned
     if start is None and end is None:
@@ -96,15 +97,18 @@ def owned_matches(
     begin, stop = events.rows_in(owned)
     if finality is Finality.LAST_EVENT:
         return _between(last, begin, stop)
-    instants = events.timestamps[last]
+    instants, closing = events.timestamps[last], last
     if finality is Finality.WINDOW_END and pattern.window.time_us is not None:
         instants = events.timestamps[first] + min(pattern.window.time_us, _LONGEST_US)
+    elif finality is Finality.WINDOW_END:
+        closing = closing_rows(pattern, events, first)
+        if pattern.output.is_preferred:  # all matches with one first event are final together
+            instants = events.timestamps[np.minimum(closing, len(events) - 1)]
     # The point (instant, +inf) is behind a boundary of the same time.
     reached = np.ones(len(first), dtype=bool) if start is None else instants >= start[0]
     passed = np.ones(len(first), dtype=bool) if end is None else instants < end[0]
     if finality is Finality.LAST_INSTANT or pattern.window.time_us is not None:
         return reached & passed
-    closing = closing_rows(pattern, events, first)
     come = closing < len(events)
     if before_is_earlier(pattern.ties):  # the last event is at the closing one or before it
         return np.asarray(np.where(come, _between(closing, begin, stop), end is None))
