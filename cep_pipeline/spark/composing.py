@@ -9,7 +9,8 @@ What a pattern composes may become final a day later than its last event. So a d
 last event is its own. It publishes those whose last event lies before the point up to which all matches are known
 (`slices.ownership.known_before`), as far as earlier days have not published them. That point depends on the windows
 alone, and so the union of the days is what one run over all days gives. OUTPUT and CONSUME decide in the order of the
-last events, which is that of the days.
+last events, which is that of the days. With OUTPUT PREFERRED they decide in the order of the first events: about all
+matches whose first event lies before the point, and of these the ids of those that a later day publishes are handed on.
 
 Days refuse patterns of which that point could lie any number of days back (`slices.ownership.not_by_day`).
 """
@@ -30,10 +31,11 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, SliceLimits
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
-from cep_pipeline.detection.output_policy import KeptMatches
+from cep_pipeline.detection.output_policy import KeptMatches, decides_in_order
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
@@ -51,7 +53,7 @@ from cep_pipeline.spark.keeping import (
 from cep_pipeline.spark.slicing import RowGroup, Slice, first_read
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
-from cep_pipeline.storage import read_data_file
+from cep_pipeline.storage import id_texts, read_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 
 _FIRST_FILE = 50_000
 """The files of composing patterns are numbered from here on, behind those of slices."""
+_AHEAD = "ahead"
+"""Key of the ids of kept matches that end behind what days have published, beside the state of `KeptMatches`."""
 _READ = pa.schema([MATCHES_SCHEMA.field(name) for name in ("match_id", "start_ts", "end_ts", "bindings", "returns")])
 """The columns of a match that a composing pattern reads."""
 
@@ -252,6 +256,8 @@ class _OfDay:
         self._places = _Places(stream)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
+        self._before: Sequence[str] = task.state.get(_AHEAD, ())
+        self._ahead: Sequence[str] = ()
         self.file = MatchFile(job.directory, task.number, attempt, MATCHES_SCHEMA, job.constants)
         self._found = self._kept_rows = self._pending = 0
 
@@ -266,10 +272,13 @@ class _OfDay:
         limits = self._job.limits
         chosen = choose_mechanisms([self._plain], self._job.mechanism)
         plan = plan_for([self._plain], estimate_statistics([self._plain], self._stream), chosen, compare=False)
-
+        by_first = self._plain.output.is_preferred and decides_in_order(self._plain)
         later: list[pa.RecordBatch] = []
 
         def take(_: Pattern, batch: pa.RecordBatch) -> None:
+            if by_first:
+                later.append(batch)
+                return
             last = last_seqs(batch.column("bindings"))  # their places
             self._add(batch.filter(pa.array((last >= begin) & (last < stop))))
             waits = batch.filter(pa.array(last >= stop))
@@ -289,7 +298,9 @@ class _OfDay:
             candidates=[self._plain.name],
             limits=most,
         )
-        if self._job.end_of_stream:
+        if by_first and later:
+            self._keep_by_first(pa.Table.from_batches(later).combine_chunks().to_batches()[0], begin, stop)
+        elif self._job.end_of_stream:
             self._state = self._state_now()  # the next day, if there is one after all, goes on from here
             for batch in later:
                 self._add(batch)
@@ -309,7 +320,28 @@ class _OfDay:
         if not batch.num_rows:
             return
         self._found += batch.num_rows
-        kept = batch.filter(pa.array(self._kept.keep(candidates_of(batch))))
+        self._write(batch.filter(pa.array(self._kept.keep(candidates_of(batch)))))
+
+    def _keep_by_first(self, batch: pa.RecordBatch, begin: int, stop: int) -> None:
+        """Decide about preferred matches in the order of their first events, and write those that end on the day."""
+        found, last = candidates_of(batch), last_seqs(batch.column("bindings"))
+        first, ids = found.first_positions(), np.array(id_texts(self._written.of(batch).column("match_id")).to_pylist())
+        kept = (first < begin) & np.isin(ids, self._before)
+
+        def decide(chosen: Array) -> None:
+            kept[chosen] = self._kept.keep(found.take(np.flatnonzero(chosen)))
+
+        decide((first >= begin) & (first < stop))
+        self._ahead = sorted(ids[kept & (last >= stop)].tolist())
+        self._state = self._state_now()
+        if self._job.end_of_stream:
+            decide(first >= stop)
+        own = (last >= begin) & ((last < stop) | self._job.end_of_stream)
+        self._found = int(own.sum())
+        self._pending = int(((last >= stop) & (kept | (first >= stop)) & ~own).sum())
+        self._write(batch.filter(pa.array(own & kept)))
+
+    def _write(self, kept: pa.RecordBatch) -> None:
         if not kept.num_rows:
             return
         if self._summary is not None:
@@ -320,7 +352,7 @@ class _OfDay:
 
     def _state_now(self) -> Mapping[str, Any]:
         self._kept.forget(self._horizon_us)
-        return self._places.handed_on(self._kept.to_json())
+        return self._places.handed_on(self._kept.to_json()) | ({_AHEAD: self._ahead} if self._ahead else {})
 
 
 class _Places:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.detect import count_slice, detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import Counters, Route, by_route
-from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.output_policy import decides_in_order
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
@@ -111,7 +111,8 @@ class DetectionJob(DayOfSet):
     Attributes
     ----------
     candidates
-        For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes.
+        For patterns with NON_OVERLAP or CONSUME: a directory for what slices find of them, whose files the caller
+        removes.
     partitioned
         What is read for windows that count the events of a partition, one for each PARTITION BY among them.
     """
@@ -266,11 +267,11 @@ def detect_range(
 
 
 def _decided(behind: DetectedSlice, patterns: Sequence[Pattern]) -> DetectedSlice:
-    """The part of what is found behind a day that matters to it: that of patterns with OUTPUT or CONSUME.
+    """The part of what is found behind a day that matters to it: that of patterns with NON_OVERLAP or CONSUME.
 
     A limit that another pattern reaches there stops no match of the day.
     """
-    names = {pattern.name for pattern in patterns if has_output_policy(pattern)}
+    names = {pattern.name for pattern in patterns if decides_in_order(pattern)}
     matches = {name: number for name, number in behind.matches.items() if name in names}
     return replace(
         behind, matches=matches, limited={name: kind for name, kind in behind.limited.items() if name in names}
@@ -360,7 +361,7 @@ def _merged(
     summaries = {one.name: PartialSummary(one) for one in job.patterns if one.summary is not None}
     for pattern in job.patterns:
         for found in published:
-            if has_output_policy(pattern) == (found is kept):  # what slices have found of it were candidates
+            if decides_in_order(pattern) == (found is kept):  # what slices have found of it were candidates
                 matches[pattern.name] += found.matches.get(pattern.name, 0)
             if pattern.summary is not None:
                 groups = found.summaries.get(pattern.name, ())
@@ -386,7 +387,7 @@ def _keep(
     last: DetectedSlice | None,
 ) -> KeepingResult | None:
     """Let OUTPUT and CONSUME decide, in a task if there are candidates; None where no pattern has them."""
-    if not any(map(has_output_policy, job.patterns)):
+    if not any(map(decides_in_order, job.patterns)):
         return None
     deciding = partial(
         keep_candidates,
@@ -433,10 +434,10 @@ def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
         candidates = MatchFile(job.candidates, part.number, attempt, CANDIDATES_SCHEMA, job.constants)
     partitions: dict[str, set[str]] = {}
     summaries: dict[str, PartialSummary] = {}
-    profiler = OutputProfiler(pattern for pattern in patterns if not has_output_policy(pattern))
+    profiler = OutputProfiler(pattern for pattern in patterns if not decides_in_order(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
     located = {p.name for p in patterns if part.behind and counts_in_partitions(p)}
-    hidden = {p.name for p in patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
+    hidden = {p.name for p in patterns if part.behind and not job.end_of_stream and not decides_in_order(p)}
     with file, candidates:
 
         def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
@@ -445,11 +446,11 @@ def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
                 partitions.setdefault(pattern.name, set()).update(found)
                 if pattern.name in hidden:
                     return
-            if pattern.summary is not None and not has_output_policy(pattern):
+            if pattern.summary is not None and not decides_in_order(pattern):
                 summaries.setdefault(pattern.name, PartialSummary(pattern)).add_rows(batch)
                 return
             profiler.add_rows(pattern.name, batch)
-            (candidates if has_output_policy(pattern) else file).write(batch)
+            (candidates if decides_in_order(pattern) else file).write(batch)
 
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []

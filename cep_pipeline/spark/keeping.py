@@ -7,6 +7,7 @@ are kept. It starts from the carry state of the day before and ends with that of
 Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
 matches are decided about. So the candidates that are not final when the day ends are read with the others, and in each
 partition deciding stops at the first of these. The candidates behind it are held, and handed on to the next day.
+With OUTPUT PREFERRED it is decided in the order of first events, in which they become final too: none is held.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from cep_pipeline.detection.limits import Limits, Then
 from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
 from cep_pipeline.detection.ordering import page_order
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
+from cep_pipeline.detection.output_policy import KeptMatches, decides_in_order
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
@@ -45,7 +46,7 @@ from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, 
 
 CANDIDATES_SCHEMA = pa.schema([*without_composed(MATCHES_SCHEMA), *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
-_PENDING, _ENDS = "_pending", pa.schema([MATCHES_SCHEMA.field("end_ts")])
+_PENDING = "_pending"
 _UNDECIDED = ("match_id", "start_ts", "end_ts", "bindings", "returns", "instants", "partition")
 
 
@@ -55,14 +56,19 @@ class CandidateDecider:
     Parameters
     ----------
     pattern
-        A pattern with OUTPUT or CONSUME.
+        A pattern with NON_OVERLAP or CONSUME.
     job
         The day, and what the day before hands on.
+
+    Attributes
+    ----------
+    time
+        The column in whose order candidates come to be decided about: the time of the last event, or of the first one.
     """
 
     def __init__(self, pattern: Pattern, job: DayOfSet) -> None:
         state = job.state.patterns.get(pattern.name, {})
-        self.pattern = pattern
+        self.pattern, self.time = pattern, "start_ts" if pattern.output.is_preferred else "end_ts"
         self.kept = KeptMatches(pattern, state, in_order=not waits_for_later_events(pattern))
         rows = rows_from_json(state.get(UNDECIDED, ()), CANDIDATES_SCHEMA, {**job.constants, "pattern": pattern.name})
         self._carried = _marked(rows, False)
@@ -70,14 +76,15 @@ class CandidateDecider:
         self._held = [self._carried.slice(0, 0)]
 
     def decide(self, files: Mapping[str, bool], low_us: int, high_us: int) -> pa.Table:
-        """Decide about the candidates that end between two times, behind earlier calls; returns those that are kept.
+        """Decide about the candidates between two times, behind earlier calls; returns those that are kept.
 
         The files of candidates are given with whether they are not final yet.
         """
-        ends, low, high = pc.field("end_ts"), *(pa.scalar(one).cast(UTC_MICROSECONDS) for one in (low_us, high_us))
-        own = (pc.field("pattern") == self.pattern.name) & (ends >= low) & (ends < high)
+        low, high = (pa.scalar(one).cast(UTC_MICROSECONDS) for one in (low_us, high_us))
+        between = (pc.field(self.time) >= low) & (pc.field(self.time) < high)
+        own = (pc.field("pattern") == self.pattern.name) & between
         read = (_marked(read_data_file(path, CANDIDATES_SCHEMA, own), pending) for path, pending in files.items())
-        found = pa.concat_tables([_ending(self._carried, low_us, high_us), *read])
+        found = pa.concat_tables([self._carried.filter(between), *read])
         if not len(found):
             return found
         ordered = in_page_order(self.pattern, found)
@@ -88,7 +95,7 @@ class CandidateDecider:
         blocked_from = np.array([0 if name in self._blocked else len(ordered) for name in names], np.int64)
         np.minimum.at(blocked_from, number[pending], np.flatnonzero(pending))
         self._blocked.update(name for name, row in zip(names, blocked_from, strict=True) if row < len(ordered))
-        free = np.arange(len(ordered)) < blocked_from[number]
+        free = ~pending if self.pattern.output.is_preferred else np.arange(len(ordered)) < blocked_from[number]
         self._held.append(ordered.filter(pa.array(~free)))
         return self.kept_of(ordered.filter(pa.array(free)))
 
@@ -100,12 +107,6 @@ class CandidateDecider:
         """Return the candidates that are not final, and those that wait behind them, in the order of the matches."""
         held = pa.concat_tables(self._held)
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
-
-
-def _ending(candidates: pa.Table, low_us: int, high_us: int) -> pa.Table:
-    """Select those that end between two times."""
-    ends = candidates["end_ts"].cast(pa.int64()).to_numpy()
-    return candidates.filter(pa.array((ends >= low_us) & (ends < high_us)))
 
 
 def rows_to_json(matches: pa.Table, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -275,7 +276,7 @@ class DayOfSet:
     limits, then
         Those of each pattern, and what follows when one reaches them.
     horizons_us
-        For patterns with OUTPUT or CONSUME, as `CarryState.after` takes them.
+        For patterns with NON_OVERLAP or CONSUME, as `CarryState.after` takes them.
     """
 
     patterns: tuple[Pattern, ...]
@@ -383,16 +384,16 @@ def keep_candidates(
     Parameters
     ----------
     job
-        The detection; of its patterns those with OUTPUT or CONSUME are decided about.
+        The detection; of its patterns those with NON_OVERLAP or CONSUME are decided about.
     points_us
-        The ends of the slices: what ends between two of them is decided about at once, or in several parts where there
+        The ends of the slices: what lies between two of them is decided about at once, or in several parts where there
         are many candidates, so that few are held.
     pending
         The file of candidates that are not final when the day ends, if there are any.
     candidates
         Those of all slices, a file for each (None: it has none).
     """
-    deciders = {one.name: CandidateDecider(one, job) for one in job.patterns if has_output_policy(one)}
+    deciders = {one.name: CandidateDecider(one, job) for one in job.patterns if decides_in_order(one)}
     matches = dict.fromkeys(deciders, 0)
     profiler = OutputProfiler(decider.pattern for decider in deciders.values())
     summaries = {one.name: PartialSummary(one) for one in job.patterns if one.name in deciders and one.summary}
@@ -413,10 +414,11 @@ def keep_candidates(
 
     files = {path: False for path in candidates if path is not None} | ({} if pending is None else {pending: True})
     points = {-(2**63), *points_us, _NEVER_US}
-    for name in deciders:
-        own = (read_data_file(path, _ENDS, pc.field("pattern") == name)["end_ts"].cast(pa.int64()) for path in files)
-        ends = np.sort(np.concatenate([np.zeros(0, np.int64), *own]))
-        points.update(ends[MOST_CANDIDATES::MOST_CANDIDATES].tolist())
+    for name, decider in deciders.items():
+        column = pa.schema([MATCHES_SCHEMA.field(decider.time)])
+        own = (read_data_file(path, column, pc.field("pattern") == name)[0].cast(pa.int64()) for path in files)
+        times = np.sort(np.concatenate([np.zeros(0, np.int64), *own]))
+        points.update(times[MOST_CANDIDATES::MOST_CANDIDATES].tolist())
     for low_us, high_us in pairwise(sorted(points)):
         publish((name, decider.decide(files, low_us, high_us)) for name, decider in deciders.items())
     undecided = {name: decider.held() for name, decider in deciders.items()}

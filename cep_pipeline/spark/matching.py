@@ -32,7 +32,7 @@ import pyarrow as pa
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.matches import FIXED_FIELDS, matches_schema
 from cep_pipeline.detection.mechanisms import Owned, choose_mechanisms
-from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.detection.output_policy import decides_in_order, policy_text
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.expressions.columns import Array
@@ -41,7 +41,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.language.tokens import PatternWarning
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import split_condition
-from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
+from cep_pipeline.patterns.pattern import Pattern, with_composed
 from cep_pipeline.slices.events_input import columns_needed, events_for
 from cep_pipeline.slices.ownership import hands_on, look_back
 from cep_pipeline.spark.session import explain_failures, is_local, refusals
@@ -130,14 +130,14 @@ def match(
 def common_keys(pattern: Pattern) -> frozenset[str]:
     """The attributes that the events of a partition share, if each partition has its matches whatever others hold.
 
-    They are those of PARTITION BY, and those of equivalence tests where nothing but the events of a match decides about
-    it: no count of events and no OUTPUT. It is none under strict contiguity, and none where a pattern binds matches
-    of others that do not hand on the attribute.
+    They are those of PARTITION BY, and those of equivalence tests where nothing but events with the same values decides
+    about a match: no count of events and no NON_OVERLAP. It is none under strict contiguity, and none where a pattern
+    binds matches of others that do not hand on the attribute.
     """
     if pattern.strategy.crosses_partitions:
         return frozenset()
     keys = frozenset(pattern.partition_by)
-    if pattern.window.events is None and pattern.output is Output.ALL:
+    if pattern.window.events is None and not pattern.output.is_apart:
         keys |= frozenset(split_condition(pattern.condition)[1])
     for inner in pattern.composes:
         keys = frozenset(name for name in keys & common_keys(inner) if hands_on(inner, name))
@@ -150,7 +150,7 @@ def only_in_one_task(pattern: Pattern) -> str | None:
         return None
     if pattern.composes:
         return "it binds matches of other patterns"
-    if has_output_policy(pattern):
+    if decides_in_order(pattern):
         return f"{policy_text(pattern)} goes through its matches one by one"
     if pattern.window.time_us is None:
         return "its window counts the events of the whole stream"

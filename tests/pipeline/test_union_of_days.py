@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms
-from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.output_policy import decides_in_order
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import not_by_day
@@ -29,7 +29,7 @@ from tests.streams import Row, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(WHOLE_LANGUAGE, returns=False, parameters=False, lists=False, max_condition_variables=2)
-SECOND = replace(THIRD_EDITION, returns=False)
+THIRD = replace(THIRD_EDITION, returns=False)
 WINDOWS = st.one_of(
     st.integers(1, 6).map(lambda events: f"{events} EVENTS"),
     st.sampled_from(["2 hours", "7 hours", "1 day", "30 hours", "60 hours"]),
@@ -56,6 +56,8 @@ STRUCTURES = (
     "SEQ(Ev a, ~C n, Ev b) WHERE a.x < b.x",
     "AND(Ev a, Ev b)",
     "Ev a",
+    "SEQ(A a, Ev+ b[], Ev c)",
+    "SEQ(Ev a, OR(B b, Ev c), Ev? d)",
 )
 RUNS = (
     "SEQ(Ev a, ~B b) WHERE skip_till_next_match { 1 = 1 }",
@@ -65,7 +67,13 @@ RUNS = (
     "SEQ(Ev a, Ev b, Ev c, ~A d) WHERE partition_contiguity { 1 = 1 }",
 )
 PARTITIONS = st.sampled_from(["", "PARTITION BY id", "PARTITION BY s", "PARTITION BY id, s", "PARTITION BY y"])
-POLICIES = st.sampled_from(["", "OUTPUT NON_OVERLAP", "CONSUME MATCHED", "OUTPUT NON_OVERLAP CONSUME MATCHED"])
+POLICIES = st.sampled_from(
+    [
+        f"{output} {consume}"
+        for output in ("", "OUTPUT NON_OVERLAP", "OUTPUT PREFERRED", "OUTPUT PREFERRED NON_OVERLAP")
+        for consume in ("", "CONSUME MATCHED")
+    ]
+)
 
 
 @st.composite
@@ -84,7 +92,7 @@ def waiting_patterns(draw: st.DrawFn) -> Pattern:
 @st.composite
 def random_patterns(draw: st.DrawFn) -> Pattern:
     return runnable(
-        draw(statements(draw(st.sampled_from([LANGUAGE, replace(LANGUAGE, kleene=False), SECOND])))).within(
+        draw(statements(draw(st.sampled_from([LANGUAGE, replace(LANGUAGE, kleene=False), THIRD])))).within(
             draw(WINDOWS)
         )
     )
@@ -111,7 +119,7 @@ def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list
         found = days.matches()[pattern.name]
         assert Counter(found) <= Counter(expected)
         pending = sum(days.detected[max(days.detected)].pending.values()) if days.detected else 0
-        if not has_output_policy(pattern):
+        if not decides_in_order(pattern):
             assert len(found) + pending == len(expected)
         if days.detected:
             days.detect(max(days.detected), end_of_stream=True)
@@ -119,7 +127,7 @@ def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list
 
 
 @settings(deadline=None, max_examples=examples(60))
-@given(data=st.data(), stream_rows=rows(max_size=8), file=files(SECOND))
+@given(data=st.data(), stream_rows=rows(max_size=8), file=files(THIRD))
 def test_composing_patterns_over_random_days(data: st.DataObject, stream_rows: list[Row], file: File) -> None:
     check_composing_patterns(data, stream_rows, file)
 
