@@ -2,7 +2,8 @@
 
 Stretches of the stream are detected one after another, and matches belong to the stretch that they begin in. So once
 all stretches before a row are done, all matches that end before it are known: they leave in the page's order, and
-their events are let go of. What is held are the matches that end behind that row, which is a window at most.
+their events are let go of. What is held are the matches that end behind that row, which is a window at most. Preferred
+matches are decided about when they are found, in the order of their first events, which is that of the stretches.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Sink
-from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.ordering import joined_lists, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.errors import TooManyMatches
@@ -123,7 +124,7 @@ class RowsOutput(LoopOutput):
             self.most = None
 
     def take(self, blocks: list[Block]) -> None:
-        self._waiting.add(blocks)
+        self._waiting.add(self._kept.preferred(self.finding, blocks))
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         blocks = self._waiting.ending(before)
@@ -131,7 +132,8 @@ class RowsOutput(LoopOutput):
             pattern, limit = self.finding.pattern, self.finding.limit
             blocks, events, self._kept.first = self.finding.over(blocks)
             ordered = order_matches(blocks, events.seqs)
-            for batch in match_batches(pattern, ordered, events, self._kept, typed=True):
+            kept = None if pattern.output.is_preferred else self._kept  # else they are kept already
+            for batch in match_batches(pattern, ordered, events, kept, typed=True):
                 self._listed += batch.num_rows
                 if limit is not None and self._listed > limit:
                     raise TooManyMatches(pattern.name, limit)
@@ -151,7 +153,8 @@ class NumberOutput(LoopOutput):
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding)
         self._lists = binds_lists(finding.pattern)
-        if not self._lists:
+        self._kept = _KeptOfStream(finding.pattern)
+        if not self._lists or has_output_policy(finding.pattern):
             self.most = None
         self._merges = self._lists and not route_of(finding.pattern, Sink.COMPRESS).lists
         self._number = 0
@@ -162,6 +165,7 @@ class NumberOutput(LoopOutput):
         return self._merges
 
     def take(self, blocks: list[Block]) -> None:
+        blocks = self._kept.preferred(self.finding, blocks)
         if not blocks:
             return
         blocks, events, _ = self.finding.over(blocks)
@@ -170,7 +174,9 @@ class NumberOutput(LoopOutput):
             raise TooManyMatches(self.finding.pattern.name, self.most)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        if before is None:
+        if before is not None:
+            self._kept.forget_rows(self.finding.reading.window_before(before))
+        else:
             yield from count_table(self.finding.pattern, self._number).to_batches()
 
     def needs_from(self, begin: int) -> int:
@@ -255,6 +261,16 @@ class _KeptOfStream(KeptMatches):
 
     def keep(self, candidates: Candidates) -> Array:
         return super().keep(replace(candidates, positions=candidates.positions + self.first))
+
+    def preferred(self, finding: Finding, blocks: list[Block]) -> list[Block]:
+        """Select those that are kept of the preferred matches that begin in the next stretch; of others all."""
+        blocks = [block for block in blocks if len(block)]
+        if not blocks or not self.pattern.output.is_preferred:
+            return blocks
+        here, events, self.first = finding.over(blocks)
+        ends = np.cumsum([len(block) for block in blocks])
+        kept = np.split(self.keep(Candidates.of(self.pattern, joined_lists(here), events)), ends[:-1])
+        return [block.take(own) for block, own in zip(blocks, kept, strict=True) if own.any()]
 
     def forget_rows(self, before: int) -> None:
         """Forget events that no later match can hold: those before a row. Time windows see to that themselves."""

@@ -85,8 +85,10 @@ def test_the_matches_are_those_of_one_plan(mechanism: str | None, planner: str |
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_any_pattern_on_any_stream(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """A decision at every event or two, the events at once or in parts, in every form of output."""
-    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
-    forms = ["verbose"] if has_output_policy(pattern) else ["verbose", "count"]
+    pattern = drawn(data, mechanism, preferred=data.draw(st.booleans())).pattern
+    table = events_table(stream_rows)
+    counted = pattern.output.is_preferred or not has_output_policy(pattern)
+    forms = ["verbose", "count"] if counted else ["verbose"]
     output = data.draw(st.sampled_from(forms))
     interval = data.draw(st.sampled_from([{"every_events": 1}, {"every_events": 2}, {"every": "2 seconds"}]))
     events = data.draw(st.sampled_from([table, in_parts(table, 1), in_parts(table, 3)]))
