@@ -257,8 +257,8 @@ def _analyzed(asked: Asked, plan_file: Path | None, mechanism: str | None) -> tu
     made = read_plan(plan_file) if plan_file else plan_for(parsed, estimate_statistics(parsed, loaded.events), chosen)
     validate(made, parsed)
     with Terminal(stderr=True).status("detecting"):
-        listed = any(has_output_policy(pattern) or pattern.composes for pattern in parsed)
-        output = "verbose" if listed else "count"
+        chosen_among = any(has_output_policy(one) and not one.output.is_preferred for one in parsed)
+        output = "verbose" if chosen_among or any(one.composes for one in parsed) else "count"
         _, metrics = detect(parsed, loaded.events, plan=made, mechanism=mechanism, output=output, metrics=True)
     return made, metrics, loaded.events.num_rows
 

@@ -696,7 +696,8 @@ def count_slice(
     Returns
     -------
     (int, bool)
-        The number of matches before OUTPUT and CONSUME, and whether it is exact: if not, there are at least so many.
+        The number of matches, or preferred ones, before NON_OVERLAP and CONSUME, and whether it is exact: if not, there
+        are at least so many.
 
     Notes
     -----

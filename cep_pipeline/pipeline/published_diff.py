@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.detection.output_policy import decides_in_order, has_output_policy, policy_text
 from cep_pipeline.detection.results import attributes_read, opened
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import CepError, InputError
@@ -295,7 +295,7 @@ class _Trial:
         part = replace(self._set, patterns=next(parts), composing=next(parts))
         check_runnable([part])
         published = [one.day for one in self._tables.days()]
-        go_on = any(one.composes or has_output_policy(one) or counts_in_partitions(one) for one in patterns)
+        go_on = any(one.composes or decides_in_order(one) or counts_in_partitions(one) for one in patterns)
         plan: PlanRecord | None = None
         for day in (one for one in published if is_within(one, None if go_on else self._days[0], self._days[-1])):
             unit, run_id = self._units.get(day), self._tables.drafts.folder.rpartition("/")[2]
@@ -377,8 +377,12 @@ class _Trial:
         old = self._before(name, day)
         if self.changed[name] == "new":
             return "the pattern is new"
+        if old is None:
+            return ""
         otherwise = "the events fulfilled all conditions of the old pattern, too"
-        return "" if old is None else f"before: {self._reason(old, now, place, otherwise)}"
+        if has_output_policy(old):
+            otherwise = f"{otherwise}, and {policy_text(old)} may have kept another match"
+        return f"before: {self._reason(old, now, place, otherwise)}"
 
     def _lost_as(self, name: str, before: _Side, place: int) -> str:
         pattern = self.patterns.get(name)
