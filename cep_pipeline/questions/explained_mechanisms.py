@@ -8,7 +8,7 @@ from dataclasses import replace
 from cep_pipeline.detection.counting.choice import binds_lists
 from cep_pipeline.detection.kleene.list_conditions import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Executor, Route, Sink, choose_mechanisms
-from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.output_policy import decides_in_order, has_output_policy
 from cep_pipeline.detection.outputs import route_of
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text
@@ -127,6 +127,10 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
             else "groups are made by sweeps over the events, and matches are not listed"
         )
         return f"; {made}{_on_counts(replace(pattern, summary=None), mechanism)}"
+    if pattern.output.is_preferred:
+        passes = "; NON_OVERLAP and CONSUME go through these in the order of first events"
+        then = passes if decides_in_order(pattern) else ""
+        return f"; all matches are listed, and of those with one first event the preferred one is selected{then}"
     if has_output_policy(pattern):
         return ""
     if binds_lists(pattern):

@@ -129,6 +129,8 @@ class Explanation:
         Why these matches are matches, one after the other.
     places
         The file and line of each event, as in trades.csv:57; none where they are not known.
+    clause
+        The number of the part of OR whose rules are asked: of those with these variables the one of which fewest fail.
     """
 
     pattern: str
@@ -141,6 +143,7 @@ class Explanation:
     composed: tuple[tuple[str, str, UUID], ...] = ()
     inside: tuple[Explanation, ...] = ()
     places: tuple[str, ...] = ()
+    clause: int = 0
 
     @property
     def is_match(self) -> bool:
@@ -381,15 +384,21 @@ class AskedPattern:
         """Ask each rule of events that are named by their seqs in `table`, of which some are enough to be looked at."""
         pattern, table = self.pattern, self.table if among is None else among
         prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-        clause = _clause_of(pattern, places)
+        clauses = _clauses_of(pattern, places)
+        clause = clauses[0]
         for variable in clause.positive:
             if not places[variable.name] or (len(places[variable.name]) > 1 and not variable.kleene):
                 raise InputError(f"{variable.name} binds {'at least ' if variable.kleene else ''}one event")
         rows = {variable.name: _rows_of(prepared, places[variable.name]) for variable in clause.positive}
-        asked = _Rules(pattern, clause, prepared, rows, timezone, partial(self.in_words, timezone=timezone), self.times)
-        checks = tuple(asked.checks())
-        if all(check.holds for check in checks) and not pattern.strategy.forks:
-            checks = (*checks, asked.strategy())
+        name_of = partial(self.in_words, timezone=timezone)
+        found_by: list[tuple[int, int, tuple[RuleCheck, ...]]] = []
+        for clause in clauses:
+            asked = _Rules(pattern, clause, prepared, rows, timezone, name_of, self.times)
+            checks = tuple(asked.checks())
+            if all(check.holds for check in checks) and not pattern.strategy.forks:
+                checks = (*checks, asked.strategy())
+            found_by.append((sum(not check.holds for check in checks), clause.index, checks))
+        _, number, checks = min(found_by, key=lambda one: one[:2])
         bound = [(one.name, int(prepared.seqs[row])) for one in clause.positive for row in rows[one.name]]
         as_match = pa.table(
             {
@@ -411,7 +420,10 @@ class AskedPattern:
             found = found.set_column(found.column_names.index(SEQ), SEQ, written)
             bound = [(name, seq) for (name, _), seq in zip(bound, written.to_pylist(), strict=True)]
         match_id = str(MatchIdentity.of(self.written).id_of(bound, [(name, one) for name, _, one in composed]))
-        return Explanation(pattern.name, match_id, tuple(bound), found, checks, timezone, names, tuple(composed))
+        composed_by = tuple(composed)
+        return Explanation(
+            pattern.name, match_id, tuple(bound), found, checks, timezone, names, composed_by, clause=number
+        )
 
     def with_inside(self, explained: Explanation) -> Explanation:
         """Explain the matches too that are among the events."""
@@ -427,10 +439,11 @@ class AskedPattern:
 _BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
 
 
-def _clause_of(pattern: Pattern, given: Mapping[str, Any]) -> Clause:
-    for clause in pattern.written_clauses:
-        if {variable.name for variable in clause.positive} == set(given):
-            return clause
+def _clauses_of(pattern: Pattern, given: Mapping[str, Any]) -> list[Clause]:
+    """The clauses with these variables: several differ in what they negate."""
+    found = [one for one in pattern.written_clauses if {variable.name for variable in one.positive} == set(given)]
+    if found:
+        return found
     parts = " or ".join(", ".join(variable.name for variable in clause.positive) for clause in pattern.written_clauses)
     raise InputError(f"a match of {pattern.name} binds {parts}; given are events of: {', '.join(given) or 'none'}")
 
@@ -459,7 +472,7 @@ def part_of(pattern: Pattern, names: Sequence[str], *, all_bound: bool = False) 
     structure = restricted(pattern.structure, names)
     assert structure is not None, "a pattern keeps a variable"
     if all_bound:
-        structure = with_operands(structure, lambda operand: replace(operand, optional=False))
+        structure = with_operands(structure, lambda operand: replace(operand, optional=False, reluctant=False))
     conjuncts, equivalences = split_condition(pattern.condition)
     condition = whole_condition([one for one in conjuncts if one.variables <= set(names)], equivalences)
     return replace(

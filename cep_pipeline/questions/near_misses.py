@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.detect import detect, detect_batches
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.detection.preferred import choices_of
 from cep_pipeline.detection.results import attributes_read, match_events
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
@@ -305,7 +306,7 @@ def why_not(
     given = asked.places(bindings or {})
     if given and any({v.name for v in clause.positive} == set(given) for clause in pattern.clauses):
         explained = asked.with_inside(asked.explain(given, timezone))
-        explanation = _with_policy(pattern, asked.events, explained, seconds)
+        explanation = _with_policy(asked, given, explained, seconds)
         return WhyNot(
             pattern.name,
             asked.table.num_rows,
@@ -321,12 +322,17 @@ def _names(pattern: Pattern) -> list[str]:
     return [operand.variable for operand in pattern.operands if not operand.negated]
 
 
-def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds: float) -> Explanation:
+def _with_policy(
+    asked: AskedPattern, given: Mapping[str, Sequence[int]], found: Explanation, seconds: float
+) -> Explanation:
     """Ask OUTPUT and CONSUME too of events that are a match."""
+    pattern, events = asked.written, asked.events
     if not found.is_match or not has_output_policy(pattern):
         return found
     try:
         with at_most_seconds(seconds):
+            if pattern.output.is_preferred and (seen := _preferred_instead(asked, given, found)):
+                return replace(found, checks=(*found.checks, RuleCheck("output", policy_text(pattern), False, seen)))
             kept = detect([pattern], events, limit=MOST_LISTED)[pattern.name]
     except (TooManyMatches, LimitReached, NoRoom, MemoryError):
         return found
@@ -345,6 +351,62 @@ def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds
             bound = match_events(beside.slice(0, 1), events, attributes_read(pattern)).to_pylist()
             seen = "kept is: " + ", ".join(events_in_words(bound, found.timezone, pattern.type_attribute))
     return replace(found, checks=(*found.checks, RuleCheck("output", policy_text(pattern), holds, seen)))
+
+
+def _preferred_instead(asked: AskedPattern, given: Mapping[str, Sequence[int]], explained: Explanation) -> str:
+    """Name the match that is preferred to one with the same first event, and say why; "" if it is the preferred one."""
+    plain = replace(asked.pattern, output=Output.PREFERRED, consume=Consume.NONE, summary=None, returns=())
+    found = detect([plain], asked.table, limit=MOST_LISTED)[plain.name]["bindings"].combine_chunks()
+    seqs = asked.table[SEQ].combine_chunks()
+    offsets, events = found.offsets.to_numpy(), found.flatten()
+    rows = pc.index_in(events.field("seq"), value_set=seqs).to_numpy()
+    own = {
+        name: np.sort(pc.index_in(pa.array(some), value_set=seqs).to_numpy()).tolist() for name, some in given.items()
+    }
+    number = np.flatnonzero(np.minimum.reduceat(rows, offsets[:-1]) == min(min(some) for some in own.values()))[0]
+    preferred: dict[str, list[int]] = {}
+    for row in range(offsets[number], offsets[number + 1]):
+        preferred.setdefault(events.field("variable")[row].as_py(), []).append(int(rows[row]))
+    if own == preferred:
+        return ""
+    places = {name: [seqs[row].as_py() for row in some] for name, some in preferred.items()}
+    other, choices = asked.explain(places, explained.timezone), choices_of(plain)
+    chosen = choices[explained.clause], choices[other.clause]
+    differs = next(_differences(plain.structure, chosen, own, preferred))
+    return f"preferred is: {other.named_events()}; {differs}"
+
+
+def _differences(
+    structure: Structure,
+    choices: Sequence[Mapping[int, int]],
+    own: Mapping[str, Sequence[int]],
+    preferred: Mapping[str, Sequence[int]],
+) -> Iterator[str]:
+    """Yield how a match differs from the preferred one, by what is met on the walk through a part of the pattern.
+
+    The choices of both are those of `choices_of`.
+    """
+    if isinstance(structure, EventOperand):
+        name = structure.variable
+        mine, its = own.get(name, ()), preferred.get(name, ())
+        if not mine or not its:
+            if mine or its:
+                yield f"it binds {'no ' * (not mine)}{name}, the preferred one {'does not' if mine else 'does'}"
+        elif len(mine) != len(its):
+            yield f"it binds {len(mine):,} event{'s' * (len(mine) > 1)} to {name}, the preferred one {len(its):,}"
+        elif mine != its:
+            place = next(place for place, (one, other) in enumerate(zip(mine, its, strict=True)) if one != other)
+            which = f"event {place + 1} of its {name}" if structure.kleene else f"its {name}"
+            yield f"{which} comes later than that of the preferred one"
+        return
+    if not isinstance(structure, Composite):
+        return
+    if structure.operator is Operator.OR:
+        mine_as, its_as = (structure.operands[chosen.get(id(structure), 0)] for chosen in choices)
+        if mine_as is not its_as:
+            yield f"it is one of {format_structure(mine_as)}, the preferred one of {format_structure(its_as)}"
+    for operand in structure.operands:
+        yield from _differences(operand, choices, own, preferred)
 
 
 def _pins(
@@ -407,7 +469,8 @@ class _Question:
         self.pattern = replace(pattern, output=Output.ALL, consume=Consume.NONE, returns=())
         if given:  # a run takes events by what is asked of them, and would take others
             structure = with_operands(
-                pattern.structure, lambda one: replace(one, optional=False) if one.variable in given else one
+                pattern.structure,
+                lambda one: replace(one, optional=False, reluctant=False) if one.variable in given else one,
             )
             self.pattern = replace(self.pattern, structure=structure, strategy=Strategy.SKIP_TILL_ANY_MATCH)
         self.whole, self.table = table, table

@@ -25,6 +25,7 @@ from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(WHOLE_LANGUAGE, max_operands=2)
+PREFERRED = replace(THIRD_EDITION, max_operands=2, returns=False)
 TUPLES = 40
 """Combinations of events that are explained of one case."""
 
@@ -139,6 +140,25 @@ def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream
         assert near.bindings not in own
         without = [one for text, one in by_text.items() if text == reason.text or one.rule == reason.rule]
         assert any(near.bindings in bindings_of(one.changed, table) for one in without), (str(near), list(by_text))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(statements(PREFERRED), rows(max_size=8))
+def test_matches_that_are_not_kept_have_output_as_their_reason(statement: Statement, stream_rows: list[Row]) -> None:
+    pattern, table = statement.pattern, events_table(stream_rows)
+    assume(pattern.output.is_preferred)
+    kept = {match.bindings for match in evaluate([pattern], table)}
+    preferred = {
+        match.bindings for match in evaluate([replace(pattern, output=Output.PREFERRED, consume=Consume.NONE)], table)
+    }
+    for bound in sorted(bindings_of(pattern, table))[:TUPLES]:
+        given_events: dict[str, list[int]] = {}
+        for name, seq in bound:
+            given_events.setdefault(name, []).append(seq)
+        found = cep.why_not(pattern, table, given_events).explanation
+        assert found is not None
+        assert [one.rule for one in found.failed] == ([] if bound in kept else ["output"])
+        assert ("preferred is" in str(found)) == (bound not in preferred)
 
 
 @settings(max_examples=examples(30), deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -153,6 +154,62 @@ def test_output_that_drops_a_match_is_a_reason() -> None:
     assert [(one.rule, one.seen) for one in found.explanation.failed] == [("output", kept)]
     over_all = cep.why_not(asked, EVENTS)
     assert (over_all.matches, over_all.kept) == (MatchCount(2), 1)
+
+
+BOTH = "a 1970-01-01 00:00:00.000 A, b 00:00:01.000 B, b 00:00:03.000 B"
+PAIR = "a 1970-01-01 00:00:00.000 A, b 00:00:01.000 B"
+
+
+@pytest.mark.parametrize(
+    ("structure", "given", "preferred", "difference"),
+    [
+        ("SEQ(A a, B+ b[])", {"a": 0, "b": 3}, BOTH, "it binds 1 event to b, the preferred one 2"),
+        ("SEQ(A a, B+? b[])", {"a": 0, "b": [1, 3]}, PAIR, "it binds 2 events to b, the preferred one 1"),
+        ("SEQ(A a, B+? b[])", {"a": 0, "b": 3}, PAIR, "event 1 of its b comes later than that of the preferred one"),
+        ("SEQ(A a, B b)", {"a": 0, "b": 3}, PAIR, "its b comes later than that of the preferred one"),
+        ("SEQ(A a, C?? c, B b)", {"a": 0, "c": 2, "b": 3}, PAIR, "it binds c, the preferred one does not"),
+        (
+            "SEQ(A a, OR(C c, B b))",
+            {"a": 0, "b": 1},
+            "a 1970-01-01 00:00:00.000 A, c 00:00:02.000 C",
+            "it is one of B b, the preferred one of C c",
+        ),
+        (
+            "AND(A a, OR(~Ev n, ~Ev+ m[]), B b) WHERE n.x > 10 AND m.x > 100",
+            {"a": 0, "b": 1},
+            "a 1970-01-01 00:00:00.000 A x 10, b 00:00:03.000 B x 12",
+            "it is one of ~Ev+ m[], the preferred one of ~Ev n",
+        ),
+    ],
+)
+def test_a_match_that_is_not_preferred_says_which_one_is_and_why(
+    structure: str, given: dict[str, Any], preferred: str, difference: str
+) -> None:
+    found = cep.why_not(pattern(f"{structure} WITHIN 5 seconds OUTPUT PREFERRED"), EVENTS, given).explanation
+    assert found is not None
+    assert [(one.text, one.seen) for one in found.failed] == [
+        ("OUTPUT PREFERRED", f"preferred is: {preferred}; {difference}")
+    ]
+
+
+def test_a_preferred_match_that_overlaps_one_that_begins_earlier_is_not_kept() -> None:
+    asked = pattern("SEQ(Ev a, B b) WITHIN 5 seconds OUTPUT PREFERRED NON_OVERLAP")
+    found = cep.why_not(asked, EVENTS, {"a": 1, "b": 3})
+    assert found.explanation is not None
+    assert [one.seen for one in found.explanation.failed] == [f"kept is: {PAIR}"]
+    over_all = cep.why_not(asked, EVENTS)
+    assert (over_all.matches, over_all.kept) == (MatchCount(4), 2)
+
+
+def test_a_preferred_match_of_matches_is_named_by_them() -> None:
+    pair = "NAME pair PATTERN SEQ(A a, B b) WITHIN 5 seconds"
+    two = "NAME two PATTERN SEQ(Ev e, pair p) WITHIN 5 seconds OUTPUT PREFERRED"
+    patterns = cep.parse_patterns(f"{pair};{two}", stream_schema())
+    first, last = map(str, cep.detect(patterns, EVENTS)["pair"]["match_id"].to_pylist())
+    found = cep.why_not(patterns[1], EVENTS, {"e": 0, "p": last}).explanation
+    assert found is not None
+    [reason] = found.failed
+    assert f"pair {first[:8]}" in reason.seen and "its p comes later" in reason.seen
 
 
 def test_curves_and_steps_are_counts_of_the_pattern_with_other_values() -> None:
