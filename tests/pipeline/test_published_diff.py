@@ -23,10 +23,13 @@ FIRST = {
     "counted": "PATTERN SEQ(A a, B b) WITHIN 2 hours SUMMARIZE count(*) AS n, sum(b.x) AS total GROUP BY a.x AS low",
     "gone": "PATTERN SEQ(A a, Tick t) WITHIN 30 minutes",
     "late": "PATTERN SEQ(Tick a, ~C n) WITHIN 40 minutes",
+    "best": "PATTERN SEQ(A a, Tick+ b[]) WITHIN 90 minutes OUTPUT PREFERRED",
 }
 CHANGES: tuple[dict[str, str | None], ...] = (
     {"rise": "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 2 hours RETURN b.x AS top", "gone": None},
     {"rise": "PATTERN SEQ(A a, B z) WHERE a.x < z.x WITHIN 2 hours RETURN z.x AS top, a.x AS low"},
+    {"best": "PATTERN SEQ(A a, Tick+? b[], Tick c) WITHIN 90 minutes OUTPUT PREFERRED"},
+    {"best": "PATTERN SEQ(A a, Tick+ b[]) WITHIN 90 minutes OUTPUT PREFERRED NON_OVERLAP"},
     {"once": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours CONSUME MATCHED", "new": "PATTERN Tick t WITHIN 1 second"},
     {
         "quiet": "PATTERN SEQ(A a, B b, ~C n) WITHIN 90 minutes OUTPUT NON_OVERLAP",
@@ -149,6 +152,22 @@ def test_the_old_pattern_says_why_a_match_is_gained_and_limits_say_that_all_are_
         "would be: stopped by its limit, max_matches 2: none of its matches is published, it has 7 matches"
     )
     assert found.examples[0].why.startswith("the pattern would be stopped by its limit, max_matches 2")
+
+
+def test_another_match_may_be_preferred(project: Project) -> None:
+    text = "PATTERN SEQ(A a, Tick b) WITHIN 90 minutes"
+    write_patterns(project, {"best": f"{text} OUTPUT PREFERRED"})
+    project.run().run_days(DAYS)
+    write_patterns(project, {"best": text})
+    why = {one.kind: one.why for one in diff(project).examples}
+    kept = (
+        "the events fulfilled all conditions of the old pattern, too, and OUTPUT PREFERRED may have kept another match"
+    )
+    assert why["gained"] == f"before: {kept}"
+    project.run().run_stale()
+    write_patterns(project, {"best": f"{text} OUTPUT PREFERRED"})
+    why = {one.kind: one.why for one in diff(project).examples}
+    assert why["lost"] == "it fulfils all conditions, and OUTPUT PREFERRED may keep another match"
 
 
 def files_of(folder: Path) -> set[Path]:

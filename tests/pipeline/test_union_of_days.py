@@ -21,6 +21,7 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import decides_in_order
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.pipeline.configuration import LimitSettings
 from cep_pipeline.slices.ownership import not_by_day
 from tests.contracts.mechanisms import has_few_bindings, runnable
 from tests.pattern_strategies import THIRD_EDITION, WHOLE_LANGUAGE, File, files, statements
@@ -278,6 +279,60 @@ def test_a_match_is_closed_days_later_in_its_partition(tmp_path: Path) -> None:
     assert days.detected[date(2024, 3, 6)].carry_out["pending"] == {"pattern_1": ["[65]"]}
     days.detect(date(2024, 3, 9), end_of_stream=True)
     assert days.detected[date(2024, 3, 9)].matches == {"pattern_1": 3}
+
+
+KINDS = {
+    "2024-03-04": "AB--A-BB-C---A----A---AB",
+    "2024-03-05": "BC--A---B-----------A-BB",
+    "2024-03-06": "",
+    "2024-03-07": "B-A-B---------------A-CB",
+}
+WAITING = (
+    "SEQ(A a, B+ b[]) WITHIN 5 hours",
+    "SEQ(A a, B+? b[], Ev c) WITHIN 30 hours",
+    "SEQ(A a, B+ b[]) WHERE skip_till_next_match { 1 = 1 } WITHIN 5 hours",
+    "SEQ(A a, C?? c, B b) WITHIN 6 EVENTS",
+    "SEQ(Ev a, Ev b, Ev? c) WITHIN 3 EVENTS PARTITION BY id",
+    "SEQ(Ev a, Ev{1,2}? b[]) WITHIN 20 hours PARTITION BY id",
+    "OR(SEQ(A a, B+ b[], ~C n), SEQ(Ev c, Ev d)) WITHIN 7 hours",
+)
+
+
+@pytest.mark.parametrize("clauses", ["", "NON_OVERLAP", "CONSUME MATCHED", "NON_OVERLAP CONSUME MATCHED"])
+@pytest.mark.parametrize("structure", WAITING)
+def test_preferred_matches_are_those_of_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, structure: str, clauses: str
+) -> None:
+    """They are decided about in the order of first events, in which they become final: none waits for another."""
+    monkeypatch.setattr("cep_pipeline.spark.keeping.MOST_CANDIDATES", 2)
+    days = days_of(f"PATTERN {structure} OUTPUT PREFERRED {clauses}", tmp_path, KINDS)
+    for day in days.days:
+        found = days.detect(day)
+        assert "undecided" not in str(found.carry_out)
+    last = date.fromisoformat(max(KINDS))
+    assert days.detected[last].pending
+    before = days.matches()["pattern_1"]
+    days.detect(last, end_of_stream=True)
+    events = pa.concat_tables(pq.read_table(file.path).drop_columns(["day"]) for file in days.files.values())
+    expected = cep.detect(days.patterns, events)["pattern_1"]["match_id"].to_pylist()
+    assert Counter(days.matches()["pattern_1"]) == Counter(expected)
+    assert Counter(before) < Counter(expected)
+
+
+def test_a_session_over_midnight_is_published_when_its_window_is_over(tmp_path: Path) -> None:
+    kinds = {"2024-03-04": "A--------------------ABB", "2024-03-05": "BA-B-A-----B"}
+    text = "PATTERN SEQ(A a, B+ b[]) WITHIN 4 hours OUTPUT PREFERRED NON_OVERLAP"
+    days = days_of(text, tmp_path, kinds)
+    first, second = (days.detect(day) for day in days.days)
+    assert (first.matches, first.pending) == ({"pattern_1": 0}, {"pattern_1": 1})
+    rows = [row for path in second.files for row in pq.read_table(path, partitioning=None)["bindings"].to_pylist()]
+    assert [[one["seq"] & 0xFF for one in row] for row in rows] == [[21, 22, 23, 0], [1, 3]]
+
+
+def test_preferred_matches_that_reach_a_limit_are_counted(tmp_path: Path) -> None:
+    days = days_of("PATTERN SEQ(A a, Ev+ b[]) WITHIN 3 hours OUTPUT PREFERRED", tmp_path, {"2024-03-04": "ABBABBABB"})
+    days.limits = LimitSettings(max_matches=2)
+    assert days.detect(date(2024, 3, 4)).limited["pattern_1"].matches == 3
 
 
 def test_what_nothing_can_reach_any_more_is_forgotten(tmp_path: Path) -> None:

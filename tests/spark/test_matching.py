@@ -51,11 +51,13 @@ NAME twice PATTERN SEQ(once o, Trade t) WHERE t.size > 80 WITHIN 2 seconds PARTI
 BY_TIME = """
 NAME any PATTERN SEQ(IBM a, SPY b) WHERE b.price >= a.price + 7 WITHIN 3 seconds RETURN b.venue AS venue;
 NAME quiet PATTERN SEQ(IBM a, ~SPY n) WHERE n.size > a.size WITHIN 1 second;
+NAME best PATTERN SEQ(IBM a, SPY? b, BAC+ c[]) WITHIN 400 ms OUTPUT PREFERRED RETURN c.LEN AS length;
 NAME around PATTERN AND(IBM a, SPY b, ~BAC n) WHERE n.size > 90 WITHIN 500 ms TIES ANY;
 NAME near PATTERN SEQ(Trade a, Trade b) WHERE strict_contiguity { b.price > a.price } WITHIN 1 second PARTITION BY venue
 """
 IN_ONE_TASK = """
 NAME apart PATTERN SEQ(IBM a, SPY b) WHERE b.price > a.price WITHIN 1 second OUTPUT NON_OVERLAP;
+NAME best_apart PATTERN SEQ(IBM a, SPY? b, BAC+ c[]) WITHIN 400 ms OUTPUT PREFERRED NON_OVERLAP;
 NAME used PATTERN SEQ(IBM a, SPY b) WHERE b.size > a.size WITHIN 1 second CONSUME MATCHED;
 NAME few PATTERN SEQ(IBM a, SPY b) WITHIN 4 EVENTS;
 NAME pair PATTERN SEQ(apart p, BAC c) WITHIN 1 second
@@ -223,7 +225,7 @@ def partitioned() -> st.SearchStrategy[str]:
     shared = st.sampled_from(["TRUE", "[id]", "[id, s]", "[s]"])
     clauses = st.tuples(
         st.sampled_from(["", " PARTITION BY id", " PARTITION BY s, id"]),
-        st.sampled_from(["", " OUTPUT NON_OVERLAP"]),
+        st.sampled_from(["", " OUTPUT NON_OVERLAP", " OUTPUT PREFERRED", " OUTPUT PREFERRED NON_OVERLAP"]),
         st.sampled_from(["", "", " CONSUME MATCHED"]),
     ).map("".join)
     structures = ["SEQ(A a, B b)", "SEQ(Ev a, Ev b)", "SEQ(A a, ~B n, Ev b)", "SEQ(A a, ~B n)", "SEQ(~B m, A a, ~A n)"]
@@ -276,6 +278,13 @@ def test_parts_have_together_the_matches_of_all_events(data: st.DataObject, stre
             "OUTPUT NON_OVERLAP goes through its matches one by one",
         ),
         ("WHERE [venue] WITHIN 1 s CONSUME MATCHED", {"venue"}, None),
+        ("WHERE [venue] WITHIN 1 s OUTPUT PREFERRED", {"venue"}, None),
+        ("WHERE a.size > 1 WITHIN 1 s OUTPUT PREFERRED", set(), None),
+        (
+            "WHERE [venue] WITHIN 1 s OUTPUT PREFERRED NON_OVERLAP",
+            set(),
+            "OUTPUT PREFERRED NON_OVERLAP goes through its matches one by one",
+        ),
         ("WHERE strict_contiguity { [venue] } WITHIN 1 s PARTITION BY symbol", set(), None),
         ("WHERE partition_contiguity { [venue] } WITHIN 1 s PARTITION BY symbol", {"symbol", "venue"}, None),
         ("WHERE a.size > 1 AND b.size < 2 WITHIN 1 second", set(), None),
