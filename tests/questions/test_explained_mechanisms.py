@@ -47,6 +47,15 @@ def test_what_follows_from_conditions_is_explained() -> None:
     assert "; clause 1 has no matches, since no events fulfil a.x < b.x and b.x < a.x" in explained
 
 
+def test_it_is_explained_what_is_done_for_preferred_matches() -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
+    selected = "fused, the fastest mechanism; all matches are listed, and of those with one first event the preferred"
+    in_order = "; NON_OVERLAP and CONSUME go through these in the order of first events"
+    for clauses, then in {"": "", " NON_OVERLAP": in_order, " CONSUME MATCHED": in_order}.items():
+        [pattern] = cep.parse_patterns(f"PATTERN SEQ(A a, B b) WITHIN 1 hour OUTPUT PREFERRED{clauses}", schema)
+        assert explained_choice([pattern])["pattern_1"] == f"{selected} one is selected{then}"
+
+
 def test_it_is_explained_how_groups_are_made() -> None:
     schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
     counted = "groups are made by sweeps over the events, and matches are not listed"
