@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection.detect import detect, detect_batches
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.preferred import choices_of
+from cep_pipeline.detection.preferred.walk import choices_of
 from cep_pipeline.detection.results import attributes_read, match_events
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
