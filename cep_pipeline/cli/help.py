@@ -17,7 +17,7 @@ TOPICS = {
     "tour": "the pattern language in ten minutes, by ten patterns",
     "language": "the pattern language: each construct with an example, and how to choose a strategy",
     "patterns": "twenty patterns to start from, with what they find",
-    "coming_from": "ten queries of Flink, Trino, Esper and SASE+ beside their patterns, and what differs",
+    "coming_from": "ten queries of Flink, Trino, Esper and SASE+ beside their patterns, and what is refused",
     "streams": "stream schemas: what raw files look like, setting by setting",
     "pipeline_yaml": "pipeline.yaml: streams, pattern sets, warehouse, setting by setting",
     "tables": "the tables of the warehouse, and queries that read them",

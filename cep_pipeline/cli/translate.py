@@ -43,10 +43,13 @@ def translate(
 ) -> None:
     """Translate each MATCH_RECOGNIZE of a file of SQL into a pattern that finds the same rows.
 
-    SQL takes one match for each row at which it begins, and a pattern all of them. So a query of which two matches may
-    begin at one row is refused, as is what a pattern cannot say: with its file, line and column, and what to write.
-    A comment over each pattern says what it takes for granted, and what of the query is left out. Rows have no types,
-    so that each variable is of the stream's base type. The patterns are checked by the schema, and run as they are.
+    A pattern has one match for each row at which SQL begins one (OUTPUT PREFERRED), with the same rows and MEASURES.
+    What a pattern cannot say is refused: with its file, line and column, and what to write. Where engines differ, SQL
+    is that of the standard, with the functions of Trino. Rows have no types, so that each variable is of the stream's
+    base type. The patterns are checked by the schema, and run as they are.
+
+    SQL sets no bound to the length of a match, and each pattern has one: matches are those of SQL as long as none is
+    longer than --within. A comment over each pattern says what else it takes for granted of the rows.
 
     The page docs/coming_from.md has queries of Flink, Trino, Esper and SASE+ beside their patterns.
 
@@ -76,7 +79,7 @@ def translate(
         say(f"written to {out}", err=True)
     if as_json:
         say_json(
-            [{"statement": one.statement, "differences": one.differences, "line": one.line} for one in translations]
+            [{"statement": one.statement, "assumptions": one.assumptions, "line": one.line} for one in translations]
         )
     elif out is None:
         say(text, nl=False)

@@ -1,12 +1,13 @@
 """MATCH_RECOGNIZE of SQL (ISO/IEC 19075-5; Flink, Trino, Oracle, Snowflake) as the pattern that finds the same rows.
 
 A row of SQL has no type, so each row variable becomes a variable of the stream's base type with its DEFINE as
-conditions. Rows of a SQL match are neighbours in their partition: that is `partition_contiguity`.
+conditions. Rows of a SQL match are neighbours in their partition: that is `partition_contiguity`. SQL takes one match
+for each row at which it begins, the one that it prefers: that is OUTPUT PREFERRED, with NON_OVERLAP where the query
+skips past the last row. What the language cannot say is refused at its place.
 
-SQL takes one match for each row at which it begins: the one that it prefers. A pattern has all of them. So a query is
-translated only where no two matches can begin at one row: wherever two variables may take the next row, their
-conditions exclude each other. With AFTER MATCH SKIP PAST LAST ROW no match may lie within another, either. All else is
-refused at its place.
+A condition applies to the matches that have all of its variables. So where one depends on which variables a match has,
+as PREV after `B?` does, the pattern is written anew as an OR of the ways in which a match may begin (`_ways`): each
+way has rows of its own, of which is known whether they are there.
 
 The SQL is parsed by sqlglot, but for the clauses that it does not read: the pattern, AFTER MATCH SKIP, WITHIN and
 SUBSET. Those are read here from its tokens.
@@ -18,11 +19,12 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, product
-from typing import ClassVar, TypeVar
+from itertools import combinations, islice
+from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.trino import Trino
@@ -32,23 +34,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.foreign_text import visible
-from cep_pipeline.language.formatter import format_expression, format_type, format_value
+from cep_pipeline.language.formatter import format_type, format_value
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.language.tokens import MAX_TEXT, RESERVED, SourceText, did_you_mean_of, together
-from cep_pipeline.patterns.conditions import Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import (
-    Aggregate,
-    Element,
-    Expression,
-    Length,
-    Reference,
-    Span,
-    ValueType,
-    walk,
-)
-from cep_pipeline.patterns.implications import compared
+from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.pattern import TIME_UNITS_US
-from cep_pipeline.patterns.rewriting import rewritten
 
 
 class _Dialect(Trino):
@@ -60,19 +50,19 @@ class _Dialect(Trino):
 
 @dataclass(frozen=True)
 class Translation:
-    """A statement of the language, and sentences that say what it takes for granted or leaves out of the SQL."""
+    """A statement of the language, and sentences that say what it takes for granted."""
 
     statement: str
-    differences: tuple[str, ...]
+    assumptions: tuple[str, ...]
     source: str
     line: int
 
     @property
     def text(self) -> str:
-        """The statement under a comment with the differences."""
+        """The statement under a comment with what it takes for granted."""
         head = [
             f"From MATCH_RECOGNIZE in {self.source}, line {self.line}, with the same matches.",
-            *(f"- {one}" for one in self.differences),
+            *(f"- {one}" for one in self.assumptions),
         ]
         return "\n".join(f"-- {' '.join(visible(line).split())}" for line in head) + f"\n{self.statement};\n"
 
@@ -87,7 +77,8 @@ def translate_match_recognize(sql: str, schema: StreamSchema, source: str, withi
     source
         Name of the text, for messages.
     within
-        The window of a query that has no WITHIN, such as `1 hour`. None: such a query needs a greatest number of rows.
+        The window of a query that has no WITHIN, such as `1 hour`, which is longer than any match. None: such a query
+        needs a greatest number of rows.
 
     Raises
     ------
@@ -200,6 +191,12 @@ def _clauses(text: SourceText, tokens: Sequence[Token], index: int, blanks: list
             found.within = list(tokens[at:end])
             blanks.append((tokens[at].start, tokens[end - 1].end + 1))
             at = end - 1
+        elif words[at] in ("FINAL", "RUNNING") and words[at + 2 : at + 3] == ["("]:
+            if words[at] == "FINAL" and found.pattern:
+                raise text.error(
+                    "FINAL is of rows that are not read yet, and stands in MEASURES only", _span(tokens[at : at + 1])
+                )
+            blanks.append((tokens[at].start, tokens[at].end + 1))  # a match that is finished has all its rows
         elif depth == 1 and words[at : at + 4] == ["ALL", "ROWS", "PER", "MATCH"]:
             raise text.error(
                 "ALL ROWS PER MATCH has a row for each row of a match; a match is one row here, with its events in the "
@@ -245,6 +242,8 @@ class _Row:
         The rows that may stand directly before its first row; None is a row outside of the match.
     earlier
         The rows that stand before it in some match.
+    branches
+        The ORs that it stands in, and the place in each of the alternative that has it.
     """
 
     name: str
@@ -255,6 +254,7 @@ class _Row:
     variable: str = ""
     before: frozenset[_Row | None] = frozenset()
     earlier: frozenset[_Row] = frozenset()
+    branches: frozenset[tuple[_Group, int]] = frozenset()
 
     @property
     def is_list(self) -> bool:
@@ -268,11 +268,6 @@ class _Row:
     def is_single(self) -> bool:
         return (self.minimum, self.maximum) == (1, 1)
 
-    @property
-    def is_open(self) -> bool:
-        """True where its list may end, and may also go on."""
-        return self.is_list and self.minimum != self.maximum
-
 
 @dataclass(eq=False)
 class _Group:
@@ -281,6 +276,7 @@ class _Group:
     operator: str
     parts: list[_Row | _Group]
     span: Span
+    is_optional: ClassVar[bool] = False
 
 
 _Node = _Row | _Group
@@ -292,6 +288,11 @@ def _rows_of(node: _Node) -> Iterator[_Row]:
     else:
         for part in node.parts:
             yield from _rows_of(part)
+
+
+def _group(operator: str, parts: list[_Node]) -> _Node:
+    """Parts under an operator; one alone needs none."""
+    return parts[0] if len(parts) == 1 else _Group(operator, parts, Span(parts[0].span.start, parts[-1].span.end))
 
 
 class _PatternReader:
@@ -327,7 +328,7 @@ class _PatternReader:
         parts = [self._sequence()]
         while self._take("|"):
             parts.append(self._sequence())
-        return self._group("OR", parts)
+        return _group("OR", parts)
 
     def _sequence(self) -> _Node:
         parts: list[_Node] = []
@@ -335,13 +336,7 @@ class _PatternReader:
             parts.append(self._quantified())
         if not parts:
             raise self._error("an empty row pattern matches no row; here each match has an event")
-        return self._group("SEQ", parts)
-
-    def _group(self, operator: str, parts: list[_Node]) -> _Node:
-        if len(parts) == 1:
-            return parts[0]
-        spans = [part.span for part in parts]
-        return _Group(operator, parts, Span(spans[0].start, spans[-1].end))
+        return _group("SEQ", parts)
 
     def _quantified(self) -> _Node:
         node = self._primary()
@@ -357,11 +352,6 @@ class _PatternReader:
         node.reluctant = reluctant
         if node.maximum == 0:
             raise self.text.error("a variable without rows: leave it out", span)
-        if node.minimum == 0 and node.maximum not in (1, None):
-            raise self.text.error(
-                f"none to {node.maximum} rows: write {node.name}{{1,{node.maximum}}}, and a second query without it",
-                span,
-            )
         return node
 
     def _quantifier(self) -> tuple[int, int | None] | None:
@@ -415,17 +405,49 @@ class _PatternReader:
         return _Row(token.text, _span([token]))
 
 
-def _note_order(node: _Node, before: frozenset[_Row | None], earlier: frozenset[_Row]) -> frozenset[_Row | None]:
+def _ways(parts: Sequence[_Node]) -> Iterator[list[_Node]]:
+    """The ways in which a match of parts may begin, those first that SQL prefers.
+
+    A list of no fixed length ends what is told apart: its length is decided before the choices behind it.
+    """
+    if not parts:
+        yield []
+        return
+    first, *rest = parts
+    if isinstance(first, _Group):
+        for begun in [first.parts] if first.operator == "SEQ" else [[part] for part in first.parts]:
+            yield from _ways([*begun, *rest])
+    elif first.is_optional:
+        begins = [[replace(first, minimum=1), *rest], rest]
+        for way in reversed(begins) if first.reluctant else begins:
+            yield from _ways(way)
+    elif first.minimum == first.maximum:
+        for way in _ways(rest):
+            yield [first, *way]
+    else:
+        yield list(parts)
+
+
+def _note_order(
+    node: _Node,
+    before: frozenset[_Row | None] = frozenset((None,)),
+    earlier: frozenset[_Row] = frozenset(),
+    branches: frozenset[tuple[_Group, int]] = frozenset(),
+) -> frozenset[_Row | None]:
     """Note for each row which ones stand before it; return those that may be the last before what follows."""
     if isinstance(node, _Row):
-        node.before, node.earlier = before, earlier
+        node.before, node.earlier, node.branches = before, earlier, branches
         return frozenset((node,)) | (before if node.is_optional else frozenset())
     if node.operator == "SEQ":
         for part in node.parts:
-            before = _note_order(part, before, earlier)
+            before = _note_order(part, before, earlier, branches)
             earlier |= frozenset(_rows_of(part))
         return before
-    return frozenset(last for part in node.parts for last in _note_order(part, before, earlier))
+    return frozenset(
+        last
+        for place, part in enumerate(node.parts)
+        for last in _note_order(part, before, earlier, branches | {(node, place)})
+    )
 
 
 # -- translating -------------------------------------------------------------------------------------------------------
@@ -446,13 +468,16 @@ _AGGREGATES: dict[type[exp.Expr], str] = {
 _UNITS = {"MILLISECOND": "ms", "SECOND": "second", "MINUTE": "minute", "HOUR": "hour", "DAY": "day"}
 _FIXED = {"pattern", "match_id", "start_ts", "end_ts", "bindings", "composed"}
 
+_NO_VALUES = {
+    "CLASSIFIER": "the variable of a row is no value here: leave it out, and read it in the bindings of the match",
+    "MATCH_NUMBER": "matches have no number here: leave it out, and number the rows of the matches by start_ts",
+    "NEXT": "NEXT looks at a row that is not read yet: put the condition on the variable that follows, with PREV",
+}
+
 _Part = str | bool | None
 """A condition as text, or its value where that is known: None is unknown, which never holds."""
-_T = TypeVar("_T")
-_Place = tuple[_Row | None, _Row]
-"""A row of a match: the variable of the row before it, None for the first row, and its own."""
-_ROW = "row"
-"""The variable of conditions that are asked of one row."""
+_MOST_WAYS = 16
+"""Ways in which a match may begin that are written out."""
 
 
 @dataclass(frozen=True)
@@ -489,74 +514,102 @@ class _Query:
     ) -> None:
         self.text, self.schema, self.query, self.match, self.clauses = text, schema, query, match, clauses
         self.default_within, self.names = within, names
-        self.differences: dict[str, None] = {}
+        self.assumptions: dict[str, None] = {}
         self.problems: list[PatternError] = []
-        self.uses_steps = False
+        self.uses_steps = self.reads_others = False
         if not clauses.pattern:
             raise text.error("this MATCH_RECOGNIZE has no PATTERN", clauses.span)
-        self.pattern = _PatternReader(text, clauses.pattern, clauses.pattern_span).read()
-        self.rows: dict[str, _Row] = {}
-        for row in _rows_of(self.pattern):
-            if row.name.upper() in self.rows:
-                raise text.error(
-                    f"variable {row.name} stands twice in the pattern; give the second a name of its own with the same "
-                    "DEFINE",
-                    row.span,
-                )
-            self.rows[row.name.upper()] = row
-            row.variable = self._free_name(row.name.lower(), {one.variable for one in self.rows.values()})
-        last = _note_order(self.pattern, frozenset((None,)), frozenset())
-        if None in last:
+        self._use(_PatternReader(text, clauses.pattern, clauses.pattern_span).read())
+        for copies in self.rows.values():
+            for one, other in combinations(copies, 2):
+                if not self._exclude(one, other):
+                    raise text.error(
+                        f"variable {one.name} stands twice in the pattern; give the second a name of its own with the "
+                        "same DEFINE",
+                        other.span,
+                    )
+        if None in self.ends:
             raise text.error(
                 "this row pattern may match no row, and SQL then has a match without rows; here each match has an "
                 "event: write + for a *, or leave out a ?",
                 clauses.pattern_span,
             )
-        rows = self.rows.values()
-        self.lasts = [row for row in rows if row in last]
-        self.following = {one: [row for row in rows if one in row.before] for one in (None, *rows)}
-        self._check_rows()
+        self.variables = set(self.rows)
+        self._check_around()
         self.order = self._order()
         self.defined = self._definitions()
         self.gaps = self._gaps()
+        self.partition = [self._attribute(one) for one in self.match.args.get("partition_by") or ()]
+        if set(self.partition) - {self.schema.type_attribute}:  # an event has a type
+            self._assume(f"Each row has a value of {', '.join(self.partition)}.")
+
+    def _use(self, pattern: _Node) -> None:
+        """Take a pattern for that of the query."""
+        self.pattern = pattern
+        self.rows: dict[str, list[_Row]] = {}
+        for row in _rows_of(pattern):
+            row.variable = self._free_name(row.name.lower(), [one.variable for one in self._all_rows()])
+            self.rows.setdefault(row.name.upper(), []).append(row)
+        self.ends = _note_order(pattern)
+        self.firsts = [row for row in _rows_of(pattern) if None in row.before]
+        self.lasts = [row for row in _rows_of(pattern) if row in self.ends][::-1]
+
+    def _all_rows(self) -> list[_Row]:
+        return [row for copies in self.rows.values() for row in copies]
 
     def translation(self) -> Translation:
         """The statement, checked by the parser of the language."""
-        skip = self._tried(self._skip)
-        self._tried(self._check_gaps if self.gaps else self._check_end)
-        conditions: list[str] = []
-        for row in self.rows.values():
-            defined = self.defined.get(row)
-            for member in defined.flatten() if isinstance(defined, exp.And) else [defined] if defined else []:
-                conditions += self._tried(list, self._conditions_of(row, member)) or ()
-        partition = [self._attribute(one) for one in self.match.args.get("partition_by") or ()]
-        returns = self._returns(partition)
-        window = self._tried(self._window)
-        if self.problems:
-            raise together(self.problems)
-        self._note_rest()
-        lines = [f"NAME {self._name()}", f"PATTERN {self._structure(self.pattern)}"]
-        condition = "\n  AND ".join(conditions) or "TRUE"
-        lines.append(f"WHERE {self._strategy()} {{ {condition} }}\nWITHIN {window}")
-        if partition:
-            lines.append(f"PARTITION BY {', '.join(partition)}")
-        if skip == "NON_OVERLAP":
-            lines.append("OUTPUT NON_OVERLAP")
-        if returns:
-            lines.append(f"RETURN {', '.join(returns)}")
-        statement = "\n".join(lines)
+        skip, window = self._tried(self._skip), self._tried(self._window)
+        general = self.problems
+        lines = self._body([self.pattern])
+        if self.problems and (ways := self._written_out()):
+            lines = self._body(ways)
+        if problems := [*general, *self.problems]:
+            raise together(list({(one.line, one.column, one.message): one for one in problems}.values()))
+        pattern, condition, returns = lines
+        partition = [f"PARTITION BY {', '.join(self.partition)}"] if self.partition else []
+        statement = "\n".join(
+            [f"NAME {self._name()}", pattern, condition, f"WITHIN {window}", *partition, f"OUTPUT {skip}", *returns]
+        )
         try:
-            (pattern,) = parse_patterns(statement, self.schema, source=self.text.name)
+            parse_patterns(statement, self.schema, source=self.text.name)
         except PatternError as error:
             raise self.text.error(f"this cannot be said: {error.message}", self.clauses.pattern_span) from error
-        if not self.gaps:
-            conjuncts = dict.fromkeys(one for clause in pattern.clauses for one in clause.conjuncts)
-            self._check_choices(_Facts(tuple(conjuncts)), skip)
         return Translation(
-            statement, tuple(self.differences), self.text.name, self.text.place(self.clauses.span.start)[0]
+            statement, tuple(self.assumptions), self.text.name, self.text.place(self.clauses.span.start)[0]
         )
 
-    def _tried(self, make: Callable[..., _T], *arguments: object) -> _T | None:
+    def _written_out(self) -> list[_Node]:
+        """The ways in which a match may begin, each with rows of its own; none where that tells nothing."""
+        ways = list(islice(_ways([self.pattern]), _MOST_WAYS + 1))
+        if self.gaps or not 1 < len(ways) <= _MOST_WAYS:
+            return []
+        for row in self._all_rows():  # a copy has an order of its own
+            row.before, row.earlier, row.branches = frozenset(), frozenset(), frozenset()
+        return [_group("SEQ", deepcopy(way)) for way in ways]
+
+    def _body(self, ways: list[_Node]) -> tuple[str, str, list[str]]:
+        """PATTERN, WHERE and RETURN, of an OR of ways in which a match may begin."""
+        self._use(_group("OR", ways))
+        self.problems = []
+        never: dict[_Node, exp.Expr] = {}
+        conditions = [one for row in _rows_of(self.pattern) for one in self._conditions_of(row, never)]
+        parts = [way.parts if isinstance(way, _Group) else [way] for way in ways]
+        dead = [any(part in never and not part.is_optional for part in own) for own in parts]
+        if any(dead) and not all(dead):
+            return self._body([way for way, is_dead in zip(ways, dead, strict=True) if not is_dead])
+        for row, member in never.items():
+            name = self.text.text[row.span.start : row.span.end]
+            self.problems.append(self._refused(f"no row fits {name} here: what this looks back at is null", member))
+        returns = self._returns()
+        condition = "\n  AND ".join(conditions) or "TRUE"
+        return (
+            f"PATTERN {self._structure(self.pattern)}",
+            f"WHERE {self._strategy()} {{ {condition} }}",
+            [f"RETURN {', '.join(returns)}"] if returns else [],
+        )
+
+    def _tried(self, make: Callable[..., str], *arguments: object) -> str | None:
         """The result, or None where it is refused: all that stands in the way is told together."""
         try:
             return make(*arguments)
@@ -564,8 +617,8 @@ class _Query:
             self.problems.append(error)
             return None
 
-    def _differs(self, sentence: str) -> None:
-        self.differences[sentence] = None
+    def _assume(self, sentence: str) -> None:
+        self.assumptions[sentence] = None
 
     def _refused(self, message: str, node: exp.Expr) -> PatternError:
         """The error that refuses the query for what stands at a part of it."""
@@ -600,7 +653,7 @@ class _Query:
         """The column of ORDER BY, which is taken for the timestamp of the events."""
         order = self.match.args.get("order")
         if order is None:
-            self._differs("Without ORDER BY the order of rows is arbitrary in SQL; here it is that of the stream.")
+            self._assume("Without ORDER BY rows are in the order of the stream.")
             return None
         first, *more = order.expressions
         for one in order.expressions:
@@ -612,7 +665,7 @@ class _Query:
         if name.lower() not in {"timestamp", *self._timestamp_columns}:
             if name.lower() in {"seq", *map(str.lower, self.schema.attributes)}:
                 raise self._refused("events are in the order of their timestamp: write ORDER BY timestamp", first)
-            self._differs(f"ORDER BY {name} is taken for the timestamp of the stream {self.schema.name}.")
+            self._assume(f"ORDER BY {name} is taken for the timestamp of the stream {self.schema.name}.")
         for one in more:
             if str(one.this.name).lower() != "seq":
                 raise self._refused(
@@ -627,54 +680,53 @@ class _Query:
         columns = getattr(getattr(self.schema.source, "timestamp", None), "column", [])
         return {columns[0].lower()} if len(columns) == 1 else set()
 
-    def _definitions(self) -> dict[_Row, exp.Expr]:
+    def _definitions(self) -> dict[str, exp.Expr]:
         defined = {}
         for one in self.match.args.get("define") or ():
-            row = self.rows.get(one.alias.upper())
-            if row is None:
+            if one.alias.upper() not in self.rows:
                 raise self._refused(f"DEFINE names {one.alias}, which PATTERN does not", one.args["alias"])
-            defined[row] = one.this
+            defined[one.alias.upper()] = one.this
         return defined
 
     def _gaps(self) -> frozenset[_Row]:
-        """Variables that only let any rows lie between the others, where they do so between all of them."""
-        if not (isinstance(self.pattern, _Group) and self.pattern.operator == "SEQ"):
+        """Variables that only let any rows lie between the others, as few as can be, between all of them."""
+        if isinstance(self.pattern, _Row) or self.pattern.operator != "SEQ":
             return frozenset()
-        # The row variables that DEFINE or MEASURES name.
         mentioned = {column.table.upper() for column in self.match.find_all(exp.Column) if column.table}
-
-        def is_gap(part: _Node) -> bool:
-            free = isinstance(part, _Row) and part not in self.defined and part.name.upper() not in mentioned
-            return free and isinstance(part, _Row) and part.is_optional and part.maximum is None
-
-        parts = self.pattern.parts
-        kinds = [is_gap(part) for part in parts]
-        others = [part for part, gap in zip(parts, kinds, strict=True) if not gap]
-        between = len(parts) % 2 == 1 and all(gap == (place % 2 == 1) for place, gap in enumerate(kinds))
+        mentioned |= set(self.defined)
+        others, gaps = self.pattern.parts[::2], self.pattern.parts[1::2]
         single = all(isinstance(part, _Row) and part.is_single for part in others)
-        looks_back = any(one.name.upper() == "PREV" for one in self.match.find_all(exp.Anonymous)) or any(
-            one.args.get("expression") is not None and not _bare(one.this).args.get("table")
-            for one in self.match.find_all(exp.First, exp.Last)
+        free = all(
+            isinstance(part, _Row)
+            and (part.minimum, part.maximum, part.reluctant) == (0, None, True)
+            and part.name.upper() not in mentioned
+            for part in gaps
         )
-        if not any(kinds) or not between or not single or looks_back:
+        of_all = any(  # PREV, COUNT(*) and the like see the rows between
+            not (isinstance(one, exp.First | exp.Last) and not one.args.get("expression"))
+            and (isinstance(one, exp.Anonymous) or not _bare(one.this).args.get("table"))
+            for one in self.match.find_all(exp.Anonymous, exp.AggFunc)
+        )
+        if of_all or not (gaps and free and single and len(others) > len(gaps)):
             return frozenset()
-        return frozenset(part for part in parts if isinstance(part, _Row) and part not in others)
+        return frozenset(part for part in gaps if isinstance(part, _Row))
 
     def _strategy(self) -> str:
-        if self.gaps:
-            return "skip_till_next_match"
-        return "partition_contiguity" if self.match.args.get("partition_by") else "strict_contiguity"
+        if not self.gaps:
+            return "partition_contiguity" if self.partition else "strict_contiguity"
+        first = next(_rows_of(self.pattern)).name.upper()
+        named = [(name, one.table.upper()) for name, test in self.defined.items() for one in test.find_all(exp.Column)]
+        # The first row that fits may be no part of a match where a later variable looks at it.
+        looks_back = any(other not in ("", first, name) for name, other in named)
+        return "skip_till_any_match" if looks_back else "skip_till_next_match"
 
     def _skip(self) -> str:
-        """NON_OVERLAP or ALL, for AFTER MATCH SKIP."""
+        """The matches that OUTPUT keeps, as AFTER MATCH SKIP says."""
         after = self.clauses.after
         if after == ("TO", "NEXT", "ROW"):
-            return "ALL"
+            return "PREFERRED"
         if not after:
-            self._differs(
-                "Without AFTER MATCH the standard skips past the last row; write AFTER MATCH SKIP TO NEXT ROW where "
-                "your engine goes on there."
-            )
+            self._assume("Without AFTER MATCH SKIP this skips past the last row, as the standard says.")
         elif after != ("PAST", "LAST", "ROW"):
             assert self.clauses.after_span is not None
             raise self.text.error(
@@ -682,7 +734,7 @@ class _Query:
                 "PAST LAST ROW",
                 self.clauses.after_span,
             )
-        return "NON_OVERLAP"
+        return "PREFERRED NON_OVERLAP"
 
     def _window(self) -> str:
         tokens = self.clauses.within
@@ -692,12 +744,10 @@ class _Query:
             known = len(words) == 4 and words[1].upper() == "INTERVAL" and unit is not None
             if unit is None or not known or not re.fullmatch(r"\d+(\.\d+)?", words[2]):
                 raise self.text.error("write the window as WITHIN INTERVAL '10' MINUTE", _span(tokens))
-            self._differs(
-                "WITHIN of SQL leaves out a match of exactly that length: that is a window without its last us."
-            )
+            # A match of exactly that length is left out.
             return f"{math.ceil(Fraction(words[2]) * TIME_UNITS_US[unit]) - 1} us"
         if self.default_within is not None:
-            self._differs(f"SQL sets no bound to the length of a match; --within sets it to {self.default_within}.")
+            self._assume(f"No match is longer than {self.default_within}, as --within says.")
             return self.default_within
         _, most = _number_of_rows(self.pattern)
         if most is None:
@@ -713,116 +763,16 @@ class _Query:
             parts = ", ".join(self._structure(part) for part in node.parts if part not in self.gaps)
             return f"{node.operator}({parts})"
         base = format_type(self.schema.base_type or "")
-        if not node.is_list:
-            return f"{base}{'?' if node.is_optional else ''} {node.variable}"
-        most = "" if node.maximum is None else node.maximum
-        limits = most if node.minimum == node.maximum else f"{node.minimum},{most}"
-        quantifier = {0: "*", 1: "+"}.get(node.minimum, "") if node.maximum is None else ""
-        quantifier = quantifier or f"{{{limits}}}"
-        return f"{base}{quantifier} {node.variable}[]"
+        question = "?" if node.reluctant and node.minimum != node.maximum else ""
+        if node.is_list:
+            most = "" if node.maximum is None else node.maximum
+            limits = most if node.minimum == node.maximum else f"{node.minimum},{most}"
+            sign = {(0, True): "*", (1, True): "+"}.get((node.minimum, node.maximum is None or node.is_optional), "")
+            return f"{base}{sign or f'{{{limits}}}'}{question} {node.variable}[]"
+        return f"{base}{'?' if node.is_optional else ''}{question} {node.variable}"
 
-    def _note_rest(self) -> None:
-        """Say what is taken for granted, and what is left out."""
-        wanted = ("where", "group", "having", "joins", "qualify", "windows", "limit", "distinct")
-        selected = all(isinstance(one, exp.Star | exp.Column) for one in self.query.args.get("expressions") or ())
-        if not selected or any(self.query.args.get(one) for one in wanted) or self.query.parent is not None:
-            self._differs("The query around MATCH_RECOGNIZE is not translated: ask it of the table of matches.")
-        columns = {self._attribute(one) for one in self.match.args.get("partition_by") or ()}
-        if columns - {self.schema.type_attribute}:  # an event has a type
-            self._differs("Each row has to have a value in PARTITION BY: an event without one is alone here.")
-
-    # one match for each row at which it begins
-
-    def _check_end(self) -> None:
-        """Refuse a pattern that may end at several rows, of which SQL chooses one."""
-        for row in sorted(self.lasts, key=lambda row: not row.is_open):
-            if row.is_open and row.reluctant:
-                wanted = f"write {row.name}{{{row.minimum}}}" if row.minimum else f"leave {row.name} out"
-                raise self.text.error(
-                    f"SQL takes the least number of rows of {row.name} here, and a pattern would have a match for each "
-                    f"number: {wanted}",
-                    row.span,
-                )
-            if row.is_open:
-                raise self.text.error(
-                    f"SQL takes the longest {row.name} here, and a pattern would have a match for each length: end "
-                    f"PATTERN with a variable for the row after {row.name}, whose DEFINE excludes that of {row.name} "
-                    "(`cep help coming_from` has an example)",
-                    row.span,
-                )
-            if self.following[row]:
-                raise self.text.error(
-                    f"SQL takes {self.following[row][0].name} where it fits, and a pattern would have the match "
-                    "without it, too: write a query with it, and one without it",
-                    self.following[row][0].span,
-                )
-
-    def _check_gaps(self) -> None:
-        """Refuse gaps where the first rows that fit are not the match that SQL takes."""
-        first, *others = [row for row in self.rows.values() if row not in self.gaps]
-        for gap in self.gaps:
-            if not gap.reluctant:
-                raise self.text.error(
-                    f"SQL takes the longest {gap.name}, and so the last row that fits behind it: write {gap.name}*? "
-                    "for the first one, or a pattern by hand (`cep help coming_from` has an example)",
-                    gap.span,
-                )
-        past_last = self.clauses.after != ("TO", "NEXT", "ROW")
-        for row in (row for row in others if row in self.defined):
-            for node in self.defined[row].find_all(exp.Column, exp.First):
-                of_first = isinstance(node, exp.First) and not _bare(node.this).args.get("table")
-                named = first if of_first else self.rows.get(str(node.args.get("table") or row.name).upper(), row)
-                if named not in (row, first):
-                    raise self._refused(
-                        f"where no {row.name} fits, SQL tries a later {named.name}, and a pattern takes the first "
-                        f"{named.name}: let {row.name} name no other variable than {first.name}",
-                        node,
-                    )
-                if named is first and past_last:
-                    raise self._nested(
-                        f"no DEFINE names another variable than its own, as that of {row.name} does here"
-                    )
-
-    def _nested(self, unless: str) -> PatternError:
-        return self.text.error(
-            "of two matches, one within the other, SQL keeps with SKIP PAST LAST ROW the one that begins first, and a "
-            f"pattern the one that ends first: write AFTER MATCH SKIP TO NEXT ROW for both, or see that {unless}",
-            self.clauses.after_span or self.clauses.pattern_span,
-        )
-
-    def _check_choices(self, facts: _Facts, skip: str | None) -> None:
-        """Refuse a pattern of which two matches may begin at a row, or one may lie in another that SQL prefers."""
-        later: list[_Place] = [(row, row) for row in self.rows.values() if row.is_list]
-        begins: list[_Place] = []
-        for before, following in self.following.items():
-            choice: list[_Place] = [(before, row) for row in following]
-            (begins if before is None else later).extend(choice)
-            if before is not None and before.is_open:
-                choice.insert(0, (before, before))
-            for one, other in combinations(choice, 2):
-                if not facts.exclude(one, other, same_rows=True):
-                    names = f"{one[1].name} and {other[1].name}"
-                    raise self.text.error(
-                        f"a row may fit both {names}, as far as their DEFINEs say; SQL then takes the match that it "
-                        f"prefers, and a pattern has several: let these DEFINEs exclude each other, as in "
-                        f"{one[1].name} AS price < 5, {other[1].name} AS price >= 5",
-                        one[1].span,
-                    )
-        least, most = _number_of_rows(self.pattern)
-        if skip != "NON_OVERLAP" or least == most:
-            return
-        ends = [place for place in (*begins, *later) if place[1] in self.lasts]
-        inner = [place for place in later if place[1].is_list or place[1] not in self.lasts]
-        for ones, others in ((begins, later), (ends, inner)):
-            if all(facts.exclude(one, other, same_rows=False) for one, other in product(ones, others)):
-                return
-        raise self._nested(
-            "no row fits the first variable and another one, or the last variable and one between, as far as their "
-            "DEFINEs say"
-        )
-
-    def _check_rows(self) -> None:
-        """Refuse rows that are chosen or joined before they are matched."""
+    def _check_around(self) -> None:
+        """Refuse rows that are chosen or joined before they are matched, and what is asked of the matches."""
         source = self.query.args.get("from_")
         inner = source.this if source is not None else None
         root = self.query.root()
@@ -835,24 +785,58 @@ class _Query:
                 "the stream; put the condition into PARTITION BY or into a stream of its own",
                 inner,
             )
+        wanted = ("where", "group", "having", "joins", "qualify", "windows", "limit", "offset", "distinct")
+        asked = [self.query.args[one] for one in wanted if self.query.args.get(one)]
+        asked += [one for one in self.query.args.get("expressions") or () if not isinstance(one, exp.Star | exp.Column)]
+        if not isinstance(self.query.parent, exp.Create | exp.Insert | None):
+            asked.append(root.args.get("expressions") or root)
+        if asked:
+            part = asked[0][0] if isinstance(asked[0], list) else asked[0]
+            raise self._refused(
+                "the query around MATCH_RECOGNIZE is not translated: write SELECT * FROM … MATCH_RECOGNIZE (…), and "
+                "ask the rest of the table of matches",
+                part,
+            )
 
     # conditions
 
-    def _conditions_of(self, row: _Row, member: exp.Expr) -> Iterator[str]:
-        """The conditions of a part of a DEFINE: for a list of its first row and of later ones, where they differ."""
-        self.uses_steps = False
-        before = next(iter(row.before)) if len(row.before) == 1 else None
-        steps = (("first", before), ("later", None)) if row.is_list else (("each", before),)
-        texts = [self._condition(member, _Here(row, *step)) for step in steps]
-        if row.is_list and not self.uses_steps:
-            texts = [self._condition(member, _Here(row))]
-        for text in dict.fromkeys(texts):
-            if text is None or text is False:
-                raise self._refused(
-                    f"this never holds for the first row of {row.name}: what it looks back at is null there", member
-                )
-            if isinstance(text, str):
-                yield f"({text})" if isinstance(_bare(member), exp.Or) and " OR " in text else text
+    def _conditions_of(self, row: _Row, never: dict[_Node, exp.Expr]) -> Iterator[str]:
+        """The conditions of a row variable: of a list of its first row and of later ones, where they differ.
+
+        That of a variable which no row fits is noted in `never`.
+        """
+        if row.is_optional and row.maximum not in (1, None):
+            yield f"{row.variable}.LEN <= {row.maximum}"
+        # Where these exclude each other, a condition on one of them is of no match that has another one before the row.
+        apart = all(one and other and self._exclude(one, other) for one, other in combinations(row.before, 2))
+        befores = sorted(row.before, key=lambda one: one.variable if one else "") if apart else [None]
+        defined = self.defined.get(row.name.upper())
+        for member in defined.flatten() if isinstance(defined, exp.And) else [defined] if defined else []:
+            self.uses_steps = False
+            first = [self._whole(member, _Here(row, "first" if row.is_list else "each", one)) for one in befores]
+            later = self._whole(member, _Here(row, "later")) if row.is_list else True
+            if row.is_list and not self.uses_steps:
+                first, later = [self._whole(member, _Here(row))], True
+            if not all(first):
+                never[row] = member
+            yield from dict.fromkeys(
+                one for one in (*first, later or f"{row.variable}.LEN = 1") if isinstance(one, str)
+            )
+
+    def _whole(self, member: exp.Expr, here: _Here) -> _Part:
+        """A part of a DEFINE, which is asked only where a match has the row."""
+        self.reads_others = False
+        try:
+            text, row = self._condition(member, here), here.row
+        except PatternError as error:
+            self.problems.append(error)
+            return True
+        if not isinstance(text, str):
+            return text
+        if row is not None and self.reads_others and self._may_lack(row, None):
+            index = "" if not row.is_list else "[i]" if here.step == "later" else "[1]"
+            return f"({text} OR {row.variable}{index}.seq IS NULL)"
+        return f"({text})" if isinstance(_bare(member), exp.Or) and " OR " in text else text
 
     def _condition(self, node: exp.Expr, here: _Here, *, negated: bool = False) -> _Part:
         """A condition as text; `negated` says that a NOT stands around it."""
@@ -901,13 +885,8 @@ class _Query:
     def _test(self, node: exp.Expr, here: _Here, no: str) -> _Part:
         """A comparison or another test; `no` is empty or NOT."""
         text, row = self._tested(node, here, no), here.row
-        reads = isinstance(text, str) and row and re.search(rf"\b{row.variable}[.\[]", re.sub("'[^']*'", "", text))
-        if isinstance(text, str) and row is not None and not reads and self._may_lack(row, None):
-            raise self._refused(
-                f"a match may have no {row.name}, and this would be asked all the same, as it does not read that row: "
-                f"write a query with {row.name}, and one without it",
-                node,
-            )
+        if isinstance(text, str) and row is not None:
+            self.reads_others |= not re.search(rf"\b{row.variable}[.\[]", re.sub("'[^']*'", "", text))
         return text
 
     def _tested(self, node: exp.Expr, here: _Here, no: str) -> _Part:
@@ -950,7 +929,17 @@ class _Query:
     # expressions
 
     def _value(self, node: exp.Expr, here: _Here, outer: int = 0) -> str | None:
-        """An expression as text, or None where it is null; `outer` is the precedence of what stands around it."""
+        """An expression as text, or None where it is null; `outer` is the precedence of what stands around it.
+
+        What is refused in it is noted, so that all that stands in the way is told.
+        """
+        try:
+            return self._said(node, here, outer)
+        except PatternError as error:
+            self.problems.append(error)
+            return "0"
+
+    def _said(self, node: exp.Expr, here: _Here, outer: int) -> str | None:
         match node:
             case exp.Paren():
                 return self._value(node.this, here, outer)
@@ -979,7 +968,8 @@ class _Query:
         if type(node) in _FUNCTIONS:
             return self._function(node, here)
         if type(node) in _AGGREGATES:
-            return self._aggregate(node, here)
+            text = self._aggregate(node, here)
+            return f"({text})" if outer and text and re.search(r" [+/] ", text) else text
         raise self._refused(f"{self._shown(node)} cannot be said in an expression", node)
 
     def _arithmetic(self, node: exp.Expr, here: _Here, outer: int) -> str | None:
@@ -1039,45 +1029,47 @@ class _Query:
             raise self._refused(f"the events of {self.schema.name} have no attribute {name!r}{hint}", column.this)
         return near[0]
 
-    def _row_of(self, column: exp.Column, here: _Here) -> _Row:
-        """The row variable whose rows a column belongs to."""
-        if not column.table:
-            assert here.row is not None  # a measure has it from all rows of the match
-            return here.row
-        row = self.rows.get(column.table.upper())
-        if row is None:
+    def _type(self, attribute: str) -> ValueType:
+        return self.schema.attributes.get(attribute, ValueType.INT64)  # else it is timestamp or seq
+
+    def _row_of(self, column: exp.Column, here: _Here) -> _Row | None:
+        """The row variable that a column in a DEFINE belongs to; None: it has no row yet, and the column is null."""
+        assert here.row is not None
+        named = self._copies(column) if column.table else [here.row]
+        rows = [row for row in named if row is here.row or row in here.row.earlier]
+        if rows and rows[0] is not here.row and self._may_lack(rows[0], here.row):
+            raise self._refused(
+                f"a match may have no {rows[0].name}: this is null in SQL then, and is not asked here; write a query "
+                f"with {rows[0].name}, and one without it",
+                column,
+            )
+        return rows[0] if rows else None
+
+    def _copies(self, column: exp.Column) -> list[_Row]:
+        """The rows of the variable that a column names: one for each way in which a match with it may begin."""
+        if column.table.upper() not in self.variables:
             raise self._refused(f"PATTERN has no variable {column.table}", column)
-        if here.row is not None and row is not here.row and row not in here.row.earlier:
-            raise self._refused(
-                f"{row.name} does not stand before {here.row.name} in each match, so that it is null here in SQL; put "
-                "the condition on the one that comes later",
-                column,
-            )
-        if here.row is not None and row is not here.row and self._may_lack(row, here.row):
-            raise self._refused(
-                f"a match may have no {row.name}: this does not hold in SQL then, and is not asked here; write a query "
-                f"with {row.name}, and one without it",
-                column,
-            )
-        return row
+        return self.rows.get(column.table.upper(), [])
+
+    def _exclude(self, one: _Row, other: _Row) -> bool:
+        """Return whether no match has both rows."""
+        places = dict(other.branches)
+        return any(places.get(group, place) != place for group, place in one.branches)
 
     def _may_lack(self, row: _Row, here: _Row | None) -> bool:
         """True where a match may have `here` without `row`; None: where there may be a match without it."""
-        return row.is_optional or any(
-            row in (within := list(_rows_of(group))) and here not in within
-            for group in _groups_of(self.pattern)
-            if group.operator == "OR"
-        )
+        return row.is_optional or not row.branches <= (here.branches if here else frozenset())
 
     def _reference(self, column: exp.Column, here: _Here) -> str | None:
-        if not column.table and here.row is None:
-            return self._of_match(column, column, here, ahead=False)
-        row, attribute = self._row_of(column, here), self._attribute(column)
+        attribute = self._attribute(column)
+        if here.row is None:
+            rows = self._copies(column) if column.table else self.lasts
+            return self._one_of(rows, attribute, column, ahead=False)
+        row = self._row_of(column, here)
         if row is here.row:
             index = {"first": "[1]", "later": "[i]"}.get(here.step, "") if row.is_list else ""
-        else:
-            index = f"[{row.variable}.LEN]" if row.is_list else ""
-        return f"{row.variable}{index}.{attribute}"
+            return f"{row.variable}{index}.{attribute}"
+        return f"{_end_of(row, ahead=False)}.{attribute}" if row else None
 
     def _steps(self, node: exp.Expr | None, otherwise: int) -> int | None:
         """The number of rows to go back, where it is 0 or 1."""
@@ -1091,51 +1083,52 @@ class _Query:
         if not isinstance(column, exp.Column):
             raise self._refused("FIRST and LAST take one column here", node)
         is_first, steps = isinstance(node, exp.First), self._steps(node.args.get("expression"), 0)
-        if column.table:
-            row = self._row_of(column, here)
-            if row is here.row and not is_first and steps == 1:
-                self.uses_steps |= row.is_list
-                before = row.is_list and here.step != "first"
-                return f"{row.variable}[i-1].{self._attribute(column)}" if before else None
-            if steps == 0:
-                self.uses_steps |= row is here.row and row.is_list and is_first
-                return self._of_end(row, column, ahead=True) if is_first else self._reference(column, here)
-        elif steps == 0:
-            return self._of_match(node, column, here, ahead=is_first)
-        raise self._refused(
-            "the first and the last row can be named; and in the DEFINE of a variable its row before, LAST(B.price, 1)",
-            node,
-        )
-
-    def _of_match(self, node: exp.Expr, column: exp.Column, here: _Here, *, ahead: bool) -> str | None:
-        """A column of the first row of the match, or of its last one: in a DEFINE this is the present one."""
-        rows = self.following[None] if ahead else self.lasts
-        if here.row is None and not (ahead and any(row.is_optional for row in rows)):
-            return self._one_of(rows, self._attribute(column), ahead=ahead)
-        if here.row is not None and not ahead:
+        row = self._row_of(column, here) if here.row and column.table else None
+        if here.row and row is here.row and not is_first and steps == 1:
+            self.uses_steps |= row.is_list
+            before = row.is_list and here.step != "first"
+            return f"{row.variable}[i-1].{self._attribute(column)}" if before else None
+        if steps != 0:
+            raise self._refused(
+                "the first and the last row can be named; and in the DEFINE of a variable its row before, "
+                "LAST(B.price, 1)",
+                node,
+            )
+        if here.row is None:
+            rows = self._copies(column) if column.table else self.firsts if is_first else self.lasts
+            return self._one_of(rows, self._attribute(column), node, ahead=is_first)
+        if not is_first:
             return self._reference(column, here)
-        if len(rows) != 1:
-            raise self._refused("this row may be of several variables: name the one that is meant", node)
-        self.uses_steps |= rows[0] is here.row
-        return self._of_end(rows[0], column, ahead=ahead)
+        if not column.table:
+            first, *others = [one for one in self.firsts if one is here.row or one in here.row.earlier]
+            if others:
+                raise self._refused("this row may be of several variables: name the one that is meant", node)
+            row = first
+        self.uses_steps |= row is here.row and row.is_list
+        return f"{_end_of(row, ahead=True)}.{self._attribute(column)}" if row else None
 
-    def _of_end(self, row: _Row, column: exp.Expr, *, ahead: bool) -> str:
-        """A column of the first row of a variable, or of its last one."""
-        return f"{_end_of(row, ahead=ahead)}.{self._attribute(column)}"
-
-    def _one_of(self, rows: Sequence[_Row], attribute: str, *, ahead: bool) -> str:
-        """An attribute of that one of some variables which a match has."""
-        texts = [f"{_end_of(row, ahead=ahead)}.{attribute}" for row in rows]
-        return texts[0] if len(texts) == 1 else f"coalesce({', '.join(texts)})"
+    def _one_of(self, rows: Sequence[_Row], attribute: str, node: exp.Expr, *, ahead: bool) -> str | None:
+        """An attribute of the first of some variables that a match has; None: no match has one of them."""
+        texts = []
+        for place, row in enumerate(rows):
+            text = f"{_end_of(row, ahead=ahead)}.{attribute}"
+            if attribute not in {"seq", "timestamp", *self.partition}:  # it may be null where a row is
+                beside = [one for one in rows[:place] if not self._exclude(one, row)]
+                if beside and self._type(attribute) not in (ValueType.INT64, ValueType.FLOAT64):
+                    raise self._refused("this row may be of several variables: name the one that is meant", node)
+                # null where a match has one of these, and else + 0
+                text += "".join(f" + 0 % coalesce(0 * {_end_of(one, ahead=ahead)}.seq, 1)" for one in beside)
+            texts.append(text)
+        return f"coalesce({', '.join(texts)})" if len(texts) > 1 else texts[0] if texts else None
 
     def _called(self, node: exp.Expr, here: _Here) -> str | None:
         """PREV and NEXT, and other functions that have no class of their own."""
         name = str(node.name).upper()
-        if name == "NEXT":
-            raise self._refused(
-                "NEXT looks at a row that is not read yet: put the condition on the variable that follows, with PREV",
-                node,
-            )
+        names = {row.name.upper() for row in self.lasts}
+        if name == "CLASSIFIER" and here.row is None and not node.expressions and len(names) == 1:
+            return format_value(names.pop())
+        if name in _NO_VALUES:
+            raise self._refused(_NO_VALUES[name], node)
         if name != "PREV" or here.row is None:
             raise self._refused(f"{self._shown(node)} cannot be said here", node)
         column, *more = node.expressions
@@ -1153,79 +1146,104 @@ class _Query:
                 "difference to the row before (derived: diff), or begin the pattern one row earlier",
                 node,
             )
-        return self._of_end(here.before, column, ahead=False)
+        return f"{_end_of(here.before, ahead=False)}.{self._attribute(column)}"
 
     def _aggregate(self, node: exp.Expr, here: _Here) -> str | None:
-        """An aggregate over the rows of a variable; in the DEFINE of a list over those so far, the present one too."""
+        """An aggregate over rows of a match; in the DEFINE of a list over its rows so far, the present one too."""
         name, column = _AGGREGATES[type(node)], node.this
-        if isinstance(column, exp.Star) and here.row is None:
-            return self._count_of_match(node)
-        if not isinstance(column, exp.Column) or not column.table:
-            raise self._refused("an aggregate takes a column of one variable, such as AVG(B.price)", node)
-        row = self._row_of(column, here)
-        counts_rows = isinstance(column.this, exp.Star)
+        counts_rows = isinstance(column, exp.Star) or isinstance(column.this, exp.Star)
+        if not counts_rows and not isinstance(column, exp.Column):
+            raise self._refused("an aggregate takes a column, such as AVG(B.price)", node)
         if counts_rows and name != "count":
             raise self._refused("only COUNT takes all columns", node)
         attribute = "seq" if counts_rows else self._attribute(column)
-        counts_rows |= attribute in ("seq", "timestamp")
-        if isinstance(node, exp.Avg) and not self._has_fraction(column):
-            self._differs("AVG of whole numbers has a fraction here, as in Trino; in Flink it has none.")
-        if name == "count" and not counts_rows and (not row.is_list or row is here.row):
-            raise self._refused(f"a null is not counted, which cannot be said here: write COUNT({row.name}.*)", node)
-        if not row.is_list:
-            if name in ("stddev", "median") or (name == "count" and self._may_lack(row, here.row)):
-                raise self._refused(f"{row.name} is one row or none, whose {name} cannot be said", node)
-            return "1" if name == "count" else f"{row.variable}.{attribute}"
-        if row is here.row:
+        named = isinstance(column, exp.Column) and column.table
+        if here.row is None:
+            return self._over(name, self._copies(column) if named else self._all_rows(), attribute, node)
+        if not named and here.row.earlier:
+            raise self._refused("in a DEFINE an aggregate takes a column of one variable, such as AVG(B.price)", node)
+        row = self._row_of(column, here) if named else here.row
+        if row is here.row and row.is_list:
             return self._running(name, row, attribute, here, node)
-        if name != "count":
-            return f"{name}({row.variable}[].{attribute})"
-        number = f"{row.variable}.LEN" if counts_rows else f"count({row.variable}[].{attribute})"
-        return f"coalesce({number}, 0)" if self._may_lack(row, here.row) else number
+        return self._over(name, [row] if row else [], attribute, node)
+
+    def _over(self, name: str, rows: Sequence[_Row], attribute: str, node: exp.Expr) -> str | None:
+        """An aggregate over all rows of some variables."""
+        if name == "count":
+            if not all(row.is_list or self._type(attribute) is ValueType.INT64 for row in rows):
+                raise self._refused("nulls are left out, which cannot be said here: COUNT(A.*) counts rows", node)
+            return self._count(rows, attribute)
+        is_or = isinstance(self.pattern, _Group) and self.pattern.operator == "OR"
+        ways = self.pattern.parts if isinstance(self.pattern, _Group) and is_or else [self.pattern]
+        own = [[row for row in _rows_of(way) if row in rows] for way in ways]
+        texts = [self._over_one_way(name, some, attribute, node) for some in own if some]
+        return f"coalesce({', '.join(texts)})" if len(texts) > 1 else texts[0] if texts else None
+
+    def _over_one_way(self, name: str, rows: Sequence[_Row], attribute: str, node: exp.Expr) -> str:
+        if name in ("stddev", "median") and not all(row.is_list for row in rows):
+            raise self._refused(f"{name} over one row cannot be said", node)
+        texts = [
+            f"{name}({row.variable}[].{attribute})" if row.is_list else f"{row.variable}.{attribute}" for row in rows
+        ]
+        if len(rows) == 1:
+            return texts[0]
+        if name in ("min", "max"):
+            return f"{'least' if name == 'min' else 'greatest'}({', '.join(texts)})"
+        if name == "avg":
+            summed = self._over_one_way("sum", rows, attribute, node)
+            return f"{summed} / ({self._count(rows, attribute)})"
+        if name != "sum":
+            raise self._refused(f"{name} over the rows of several variables cannot be said", node)
+        while len(texts) > 1:  # in pairs, which grows less than one after the other
+            pairs = [texts[at : at + 2] for at in range(0, len(texts), 2)]
+            texts = [f"coalesce({one[0]} + {one[1]}, {', '.join(one)})" if len(one) > 1 else one[0] for one in pairs]
+        return texts[0]
+
+    def _count(self, rows: Sequence[_Row], attribute: str) -> str:
+        """The number of rows of some variables whose attribute is not null."""
+        counts_rows = attribute in ("seq", "timestamp")
+        texts: list[str] = []
+        sure: dict[frozenset[tuple[_Group, int]], list[_Row]] = {}  # by the alternatives in which a match has them
+        for row in rows:
+            if counts_rows and row.minimum == row.maximum:
+                sure.setdefault(row.branches, []).append(row)
+            elif row.is_list:
+                text = f"{row.variable}.LEN" if counts_rows else f"count({row.variable}[].{attribute})"
+                texts.append(f"coalesce({text}, 0)" if self._may_lack(row, None) else text)
+            elif self._type(attribute) is ValueType.INT64:
+                texts.append(f"coalesce(0 * {row.variable}.{attribute} + 1, 0)")
+            else:  # infinity, too, gives 1
+                texts.append(f"coalesce(0 % (abs({row.variable}.{attribute}) + 1) + 1, 0)")
+        for branches, some in sure.items():
+            number = str(sum(row.minimum for row in some))
+            texts.append(f"coalesce(0 * {_end_of(some[0], ahead=True)}.seq + {number}, 0)" if branches else number)
+        return " + ".join(texts) or "0"
 
     def _running(self, name: str, row: _Row, attribute: str, here: _Here, node: exp.Expr) -> str:
         self.uses_steps = True
+        own = f"{row.variable}[{'1' if here.step == 'first' else 'i'}].{attribute}"
+        before = f"({row.variable}[..i-1].{attribute})"
+        if name in ("stddev", "median") or (name == "count" and self._type(attribute) is not ValueType.INT64):
+            raise self._refused(f"{name} over the rows so far cannot be said", node)
+        one = "1" if attribute in ("seq", "timestamp") else f"coalesce(0 * {own} + 1, 0)"
         if here.step == "first":
-            return "1" if name == "count" else f"{row.variable}[1].{attribute}"
-        own, before = f"{row.variable}[i].{attribute}", f"({row.variable}[..i-1].{attribute})"
+            return one if name == "count" else own
         match name:
+            case "count":
+                return f"(count{before} + {one})"
             case "min" | "max":
                 return f"{'least' if name == 'min' else 'greatest'}({name}{before}, {own})"
-            case "count":
-                return f"(count({row.variable}[..i-1].seq) + 1)"
             case "sum":  # a null is left out
                 return f"coalesce(sum{before} + {own}, sum{before}, {own})"
-            case "avg":
-                return f"coalesce((sum{before} + {own}) / (count{before} + 1), avg{before}, {own})"
-        raise self._refused(f"{name} over the rows so far cannot be said", node)
-
-    def _count_of_match(self, node: exp.Expr) -> str:
-        """The number of rows of a match."""
-        least, most = _number_of_rows(self.pattern)
-        if least == most:
-            return str(least)
-        rows = list(self.rows.values())
-        single = sum(not row.is_list for row in rows)
-        if self.gaps or any(self._may_lack(row, None) for row in rows if not row.is_list):
-            raise self._refused(
-                "the number of all rows of a match cannot be said here; count those of each variable", node
-            )
-        lists = [(f"{row.variable}.LEN", self._may_lack(row, None)) for row in rows if row.is_list]
-        numbers = [f"coalesce({number}, 0)" if may_lack else number for number, may_lack in lists]
-        return " + ".join([*numbers, *([str(single)] if single else [])])
+        return f"coalesce((sum{before} + {own}) / (count{before} + 1), avg{before}, {own})"
 
     # RETURN
 
-    def _returns(self, partition: Sequence[str]) -> list[str]:
-        items = {name: self._one_of(self.following[None], name, ahead=True) for name in partition}
+    def _returns(self) -> list[str]:
+        items = {name: self._one_of(self.firsts, name, self.match, ahead=True) for name in self.partition}
         for measure in self.match.args.get("measures") or ():
             alias = measure.this
             value = alias.this if isinstance(alias, exp.Alias) else alias
-            called = str(value.name).upper() if isinstance(value, exp.Anonymous) else ""
-            if called in ("MATCH_NUMBER", "CLASSIFIER"):
-                instead = "match_id" if called == "MATCH_NUMBER" else "bindings, which names the variable of each event"
-                self._differs(f"{called}() is left out: each match has the column {instead}.")
-                continue
             text = self._tried(self._measure, value)
             given = re.sub(r"\W", "_", alias.alias if isinstance(alias, exp.Alias) else value.name) or "value"
             name = given if re.match(r"[^\W\d]", given) else f"value_{given}"
@@ -1237,67 +1255,6 @@ class _Query:
         if text is None:
             raise self._refused("this measure is always null", value)
         return text
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """The conditions of the rows of a match, by which rows are told apart."""
-
-    conjuncts: tuple[Conjunct, ...]
-
-    def exclude(self, one: _Place, other: _Place, *, same_rows: bool) -> bool:
-        """Return whether no row fits both places.
-
-        Parameters
-        ----------
-        same_rows
-            The rows before it are bound alike on both sides. Otherwise two matches are compared, which have nothing in
-            common for sure but the row and the one before it.
-        """
-        facts = [*self._of(one, same_rows), *self._of(other, same_rows)]
-        return bool(compared(facts, {_ROW}).contradiction)
-
-    def _of(self, place: _Place, same_rows: bool) -> Iterator[Conjunct]:
-        """The conditions of the row at a place, as those of one variable whose attributes are all that they read."""
-        row = place[1]
-        known = {row.variable, *(one.variable for one in row.earlier)}
-        for conjunct in self.conjuncts:
-            if row.variable in conjunct.variables and conjunct.variables <= known:
-                asked = _of_one_row(conjunct, place, same_rows)
-                if asked is not None:
-                    yield asked
-
-
-def _of_one_row(conjunct: Conjunct, place: _Place, same_rows: bool) -> Conjunct | None:
-    """The condition of the row at a place; None where it says nothing of that row for sure."""
-    sides = [side for atom in conjunct.atoms for side in expressions_of(atom)]
-    columns: dict[Expression, Expression] = {}
-    own = False
-    for node in (node for side in sides for node in walk(side) if isinstance(node, Reference | Length | Aggregate)):
-        name = _column_of(node, place, same_rows)
-        if name is None:
-            return None
-        own |= name.startswith(".")
-        columns[node] = Reference(_ROW, name, Element.ONLY, node.type)
-    return rewritten(conjunct, lambda node: columns.get(node, node)) if own else None
-
-
-def _column_of(node: Reference | Length | Aggregate, place: _Place, same_rows: bool) -> str | None:
-    """A name for a value that is read at a place: .price is of the row itself, and -price of the one before it.
-
-    None: it is another one on each side of a comparison of matches, or is no value of the row at that place.
-    """
-    before, row = place
-    if isinstance(node, Reference) and node.variable == row.variable:
-        own = (Element.ONLY, Element.EACH, Element.CURRENT if before is row else Element.FIRST)
-        if node.element in own:
-            return f".{node.attribute}"
-        if before is row and node.element is Element.PREVIOUS:
-            return f"-{node.attribute}"
-    elif isinstance(node, Reference) and before is not None and node.variable == before.variable:
-        return f"-{node.attribute}" if node.element in (Element.ONLY, Element.LAST) else None
-    own_list = node.variable == row.variable and not (isinstance(node, Reference) and node.element is Element.FIRST)
-    return format_expression(node) if same_rows and not own_list else None
 
 
 def _number_of_rows(node: _Node) -> tuple[int, int | None]:
@@ -1321,10 +1278,3 @@ def _bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
-
-
-def _groups_of(node: _Node) -> Iterator[_Group]:
-    if isinstance(node, _Group):
-        yield node
-        for part in node.parts:
-            yield from _groups_of(part)

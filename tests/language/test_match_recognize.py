@@ -1,4 +1,4 @@
-"""Queries with MATCH_RECOGNIZE as patterns: the statements, what is said to differ, and the matches themselves."""
+"""Queries with MATCH_RECOGNIZE as patterns: the statements, what is taken for granted, and the matches themselves."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SCHEMA = cep.StreamSchema.from_dict(
         "name": "ticks",
         "base_type": "Tick",
         "type_attribute": "symbol",
-        "attributes": {"symbol": "string", "price": "int64", "size": "int64"},
+        "attributes": {"symbol": "string", "price": "int64", "size": "int64", "cost": "float64"},
     }
 )
-PAGE_QUERIES: list[tuple[str, str, str]] = re.findall(
-    r"```sql\n([^`]*?MATCH_RECOGNIZE[^`]*?)```\n\n```(sase|text)\n(.*?)```\n", PAGES["coming_from"].read_text(), re.S
+PAGE_QUERIES: list[tuple[str, str]] = re.findall(
+    r"```sql\n([^`]*?MATCH_RECOGNIZE[^`]*?)```\n\n```sase\n(.*?)```\n", PAGES["coming_from"].read_text(), re.S
 )
-"""The queries of the page, each with the pattern below it, or the message that refuses it."""
+"""The queries of the page, each with the pattern below it."""
 WHOLE = "PARTITION BY symbol ORDER BY timestamp {after} PATTERN ({pattern}) DEFINE {define}"
 
 
@@ -170,7 +170,8 @@ def drawn_rows(seed: int) -> list[Row]:
     for seq in range(60):
         then, size = then + draw.choice([0, 1, 1, 2]) * SECOND, (size + draw.choice([0, 0, 1, 1, 1, 2])) % 4
         price = draw.choice([None, 0, 1, 1, 2, 3])
-        rows.append({"seq": seq, "timestamp": then, "symbol": draw.choice("XXXY"), "price": price, "size": size})
+        row = {"seq": seq, "timestamp": then, "symbol": draw.choice("XXXY"), "price": price, "size": size}
+        rows.append({**row, "cost": [None, 0.0, 0.5, -1.25][(seq * 5 + size) % 4]})
     return rows
 
 
@@ -194,7 +195,7 @@ def matches_beside_sql(
     rows = drawn_rows(seed)
     found = [
         (
-            [(event["variable"], event["seq"]) for event in row["bindings"]],
+            [(re.sub(r"_\d+$", "", event["variable"]), event["seq"]) for event in row["bindings"]],
             [row[f"m{at}"] for at in range(len(measures))],
         )
         for row in cep.detect([ours], SCHEMA.table(rows))[ours.name].to_pylist()
@@ -268,6 +269,24 @@ NEXT, PAST = "AFTER MATCH SKIP TO NEXT ROW", "AFTER MATCH SKIP PAST LAST ROW"
         ("A X*? B", "A AS size = 0, B AS size = 3 AND price > A.price", ["FIRST(price)", "LAST(price)"], NEXT),
         ("A X*? B X1*? C", "A AS size = 0, B AS price > 1, C AS price < FIRST(price)", ["B.price"], NEXT),
         ("A X*? B X1*? C", "A AS size = 0, B AS price > 1, C AS price = 0", ["price"], PAST),
+        ("A X*? B X1*? C", "A AS size = 0, B AS price > A.price, C AS price < B.price", ["B.price", "price"], PAST),
+        ("A X* B", "A AS size = 0, B AS price > A.price", ["B.price", "COUNT(X.*)"], NEXT),
+        ("A X*? B", "A AS size = 0, B AS size = 3", ["COUNT(*)", "SUM(price)", "AVG(price)", "MAX(price)"], PAST),
+        ("A B+", "B AS price >= PREV(price)", ["FIRST(price)", "LAST(price)", "COUNT(*)", "AVG(price)"], PAST),
+        ("A B*", "B AS price >= PREV(price)", ["LAST(price)", "LAST(symbol)", "COUNT(B.price)", "MIN(price)"], NEXT),
+        ("A+ B*? C", "A AS size < 2, B AS size > 0, C AS price > A.price", ["A.price", "COUNT(B.*)"], PAST),
+        ("A B? C", "B AS size = 1, C AS price > PREV(price)", ["FIRST(symbol)", "B.symbol", "COUNT(*)"], PAST),
+        ("A B?? C{1,2}?", "C AS price > B.price OR B.price IS NULL AND size = 2", ["C.price", "COUNT(B.*)"], NEXT),
+        (
+            "(A | B | A C) D*",
+            "A AS size = 0, B AS size < 2, D AS price >= FIRST(price)",
+            ["A.price", "LAST(price)"],
+            PAST,
+        ),
+        ("A+ (B | C) D", "A AS size < 2, B AS size = 1, C AS size = 2, D AS price > PREV(price)", ["B.size"], NEXT),
+        ("A+ B? C", "A AS size = 0, B AS A.price > 0 OR size = 1, C AS size > 0", ["B.price", "COUNT(*)"], PAST),
+        ("A B{0,2} C", "B AS price < 2, C AS price > A.price", ["COUNT(B.*)", "SUM(B.price)"], NEXT),
+        ("A B{0,2}", "B AS price < PREV(price)", ["COUNT(*)"], PAST),
     ],
 )
 def test_queries_that_are_translated(pattern: str, define: str, measures: list[str], after: str) -> None:
@@ -279,26 +298,29 @@ def test_queries_that_are_translated(pattern: str, define: str, measures: list[s
 
 @st.composite
 def queries(draw: st.DrawFn) -> tuple[str, str, list[str]]:
-    """PATTERN, DEFINE and MEASURES. Often no row fits two neighbours, so that the query is translated."""
+    """PATTERN, DEFINE and MEASURES. In some no row fits two neighbours, in others SQL has to choose."""
     names = "ABCD"[: draw(st.integers(1, 4))]
-    limits = st.sampled_from(["", "", "+", "*", "?", "{2}", "{1,2}", "{2,}", "+?", "*?"])
-    last = draw(st.sampled_from(["", "", "", "{2}", "+"]))
-    parts = [name + (last if name == names[-1] else draw(limits)) for name in names]
-    kind = draw(st.integers(0, 5))
+    limits = st.sampled_from(["", "", "", *"+*?", "{2}", "{1,2}", "{2,}", "{0,2}", "+?", "*?", "??", "{1,2}?"])
+    parts = [name + draw(limits) for name in names]
+    kind = draw(st.integers(0, 6))
     if kind == 0 and len(parts) > 1:
-        parts[:2] = [f"({parts[0]} | {parts[1]})"]
-    elif kind == 1:
-        parts = list(" X0*? ".join(names).split())
+        parts[-2:] = [f"({parts[-2]} | {parts[-1]})"]
+    elif kind == 1 and len(parts) > 2:
+        parts = [f"({parts[0]} | {parts[1]} {parts[2]})", *parts[3:]]
+    elif kind == 2 and len(parts) > 2:
+        parts = [f"({parts[0]} | {parts[1]} {names[0]})", *parts[2:]]
+    elif kind == 3:
+        parts = [part for at, name in enumerate(names) for part in (f"X{at}*?", name)][1:]
     apart = draw(
-        st.sampled_from(["size = {at}", "price {sign} A.price", "price {sign} PREV(price, 1)", "size {sign} 1", ""])
+        st.sampled_from(["size = {at}", "price {sign} A.price", "price {sign} PREV(price, 1)", "size {sign} 1", "", ""])
     )
     define = []
     for at, name in enumerate(names):
-        other = ["0", "1", "2", "PREV(price, 1)", "PREV(price)"]
+        other = ["0", "1", "2", *(["PREV(price, 1)", "PREV(price)"] if at else [])]
         other += [f"{one}.price" for one in names[: at + 1]] * 2
         other += [f"{end}(price{more})" for end in ("FIRST", "LAST") for more in ("", ", 0")]
         other += [f"{end}({name}.price)" for end in ("FIRST", "LAST", "SUM", "MIN", "MAX", "AVG")]
-        other += [f"LAST({name}.price, 1)", f"COUNT({name}.*)"]
+        other += [f"LAST({name}.price, 1)", f"COUNT({name}.*)", f"COUNT({name}.price)"]
         sides = st.sampled_from(other)
         comparison = st.builds("{} {} {}".format, st.one_of(st.just("price"), sides), st.sampled_from(SPELLED), sides)
         test = st.one_of(comparison, sides.map("{} IS NULL".format))
@@ -309,10 +331,13 @@ def queries(draw: st.DrawFn) -> tuple[str, str, list[str]]:
             define.append(f"{name} AS {' AND '.join(tests)}")
     measured = [f"{end}({one}price{more})" for end in ("FIRST", "LAST") for one in ("", "A.") for more in ("", ", 0")]
     measured += [f"{one}.price" for one in names] + [f"COUNT({one}.*)" for one in names] + ["price", "COUNT(*)"]
-    measured += [f"{function}({one}.price)" for function in ("SUM", "AVG", "COUNT") for one in names]
-    return " ".join(parts), ", ".join(define), draw(st.lists(st.sampled_from(measured), max_size=1))
+    measured += [f"{end}(symbol)" for end in ("FIRST", "LAST")]
+    measured += [f"{name}({one}price)" for name in AGGREGATE_WORDS for one in ("", *(f"{one}." for one in names))]
+    measured += ["FIRST(cost)", "LAST(cost)", "SUM(cost)", "AVG(cost)", "AVG(A.cost)"]
+    return " ".join(parts), ", ".join(define), draw(st.lists(st.sampled_from(measured), max_size=2))
 
 
+AGGREGATE_WORDS = ("SUM", "AVG", "COUNT", "MIN", "MAX")
 SPELLED = ("<", "<=", "=", "<>", ">", ">=")
 
 
@@ -332,7 +357,155 @@ def test_what_is_translated_has_the_rows_of_sql() -> None:
             numbers.append(matches_beside_sql(*query, after, within, partitioned, seed))
 
     check()
-    assert len(numbers) > 10 and sum(numbers) > 50
+    assert len(numbers) > 60 and sum(numbers) > 500
+
+
+# -- answers worked out by hand ----------------------------------------------------------------------------------------
+
+
+def answers(inside: str, rows: str, partitioned: bool = False) -> list[list[Any]]:
+    """The MEASURES of each match over rows such as `x1:10`: a symbol, a second and a price, or a page.
+
+    The matches stand in the order of their first rows, without the column of PARTITION BY.
+    """
+    kind = "string" if re.search(":[a-z]", rows) else "int64"
+    schema = cep.StreamSchema.from_dict(
+        {"name": "t", "base_type": "Row", "attributes": {"who": "string", "price": kind}}
+    )
+    table = [
+        {
+            "seq": seq,
+            "timestamp": int(float(then) * SECOND),
+            "who": who,
+            "price": None if not price else int(price) if kind == "int64" else price,
+        }
+        for seq, (who, then, price) in enumerate(re.findall(r"([a-z]*)([\d.]+):(\w*)", rows))
+    ]
+    partition = "PARTITION BY who" if partitioned else ""
+    sql = f"SELECT * FROM t MATCH_RECOGNIZE ({partition} ORDER BY timestamp {inside})"
+    (one,) = translate_match_recognize(sql, schema, "q.sql", "1 day")
+    (pattern,) = cep.parse_patterns(one.statement, schema)
+    found = cep.detect([pattern], schema.table(table))[pattern.name].to_pylist()
+    fixed = ("pattern", "match_id", "start_ts", "end_ts", "bindings", "who")
+    found.sort(key=lambda row: row["start_ts"])
+    return [[value for name, value in row.items() if name not in fixed] for row in found]
+
+
+PRICES = "1:10 2:9 3:8 4:9 5:10 6:11 7:7 8:8 9:8 10:20"
+FALL, RISE = "price < PREV(price)", "price > PREV(price)"
+
+
+SHAPES: list[tuple[str, list[list[Any]]]] = [
+    # A V as long as it is: 10 9 8 9 10 11. Behind it nothing falls.
+    (
+        "MEASURES A.price AS s, LAST(B.price) AS bottom, LAST(C.price) AS top, COUNT(*) AS n "
+        f"{PAST} PATTERN (A B+ C+) DEFINE B AS {FALL}, C AS {RISE}",
+        [[10, 8, 11, 6]],
+    ),
+    # From each row: 10 … 11, 9 … 11 and 11 7 8.
+    (
+        "MEASURES A.price AS s, LAST(B.price) AS bottom, LAST(C.price) AS top "
+        f"{NEXT} PATTERN (A B+ C+) DEFINE B AS {FALL}, C AS {RISE}",
+        [[10, 8, 11], [9, 8, 11], [11, 7, 8]],
+    ),
+    # As short as it can be: 10 9 8 9, then 11 7 8.
+    (
+        f"MEASURES FIRST(price) AS s, LAST(price) AS top {PAST} PATTERN (A B+ C+?) DEFINE B AS {FALL}, C AS {RISE}",
+        [[10, 9], [11, 8]],
+    ),
+    # A W: 10, 9 8, 9 10 11, 7, 8.
+    (
+        "MEASURES FIRST(price) AS s, LAST(C.price) AS top, LAST(price) AS back, COUNT(*) AS n, MIN(price) AS low "
+        f"{PAST} PATTERN (A B+ C+ D+ E+) DEFINE B AS {FALL}, C AS {RISE}, D AS {FALL}, E AS {RISE}",
+        [[10, 11, 8, 8, 7]],
+    ),
+    # Streaks of rises: 8 9 10 11, 7 8 and 8 20.
+    (
+        f"MEASURES FIRST(price) AS s, LAST(price) AS e, COUNT(*) AS n {PAST} PATTERN (A B+) DEFINE B AS {RISE}",
+        [[8, 11, 4], [7, 8, 2], [8, 20, 2]],
+    ),
+    # Bins of equal values: the two 8 are one.
+    (
+        f"MEASURES price AS value, COUNT(*) AS n {PAST} PATTERN (A B*) DEFINE B AS price = PREV(price)",
+        [[10, 1], [9, 1], [8, 1], [9, 1], [10, 1], [11, 1], [7, 1], [8, 2], [20, 1]],
+    ),
+    # The alternative that is written first, not the longer one.
+    (
+        "MEASURES COUNT(*) AS n, A.price AS a, B.price AS b "
+        f"{NEXT} PATTERN (A | B C) DEFINE A AS price = 9, B AS price <= 10, C AS price >= 9",
+        [[2, None, 10], [1, 9, None], [2, None, 8], [1, 9, None], [2, None, 10], [2, None, 8]],
+    ),
+    # With B where it fits: 8 9 10; without it 10 11, and 8 20 at the end.
+    (
+        "MEASURES A.price AS a, B.price AS b, C.price AS c "
+        f"{PAST} PATTERN (A B? C) DEFINE B AS price = 9 AND {RISE}, C AS {RISE}",
+        [[8, 9, 10], [7, None, 8], [8, None, 20]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("inside", "expected"), SHAPES)
+def test_shapes_of_prices(inside: str, expected: list[list[Any]]) -> None:
+    assert answers(inside, PRICES) == expected
+
+
+def test_a_column_without_a_variable_is_of_the_first_and_the_last_row() -> None:
+    rows = "1:1009 2:1019 3:1029 4:1039 5:1049 6:1059 7:1069"
+    first = "MEASURES FIRST(price) AS x, FIRST(B.price) AS y PATTERN (A B+) DEFINE B AS B.price < 1050"
+    assert answers(first, rows) == [[1009, 1019]]
+    rising = f"MEASURES FIRST(price) AS x, price AS y {NEXT} PATTERN (A B C) DEFINE C AS price > FIRST(price) + 10"
+    assert answers(rising, rows) == [[1009, 1029], [1019, 1039], [1029, 1049], [1039, 1059], [1049, 1069]]
+
+
+def test_sessions_end_where_a_gap_is_too_long() -> None:
+    rows = "a0:h a10:i a10:i b12:h a19:j b22.5:h a30:h a300:z c500:h c508:i c514:j"
+    sessions = (
+        "MEASURES COUNT(*) AS n, LAST(timestamp) - FIRST(timestamp) AS us, FIRST(price) AS entry, LAST(price) AS page "
+        f"{PAST} PATTERN (b s*) DEFINE s AS (s.timestamp - PREV(s.timestamp)) <= INTERVAL '10' SECOND"
+    )
+    assert answers(sessions, rows, partitioned=True) == [
+        [4, 19 * SECOND, "h", "j"],
+        [1, 0, "h", "h"],
+        [1, 0, "h", "h"],
+        [1, 0, "h", "h"],
+        [1, 0, "z", "z"],
+        [3, 14 * SECOND, "h", "j"],
+    ]
+
+
+def test_a_funnel_takes_the_next_step_or_the_last_one() -> None:
+    rows = "u1:view v2:view u3:cart u4:view v5:buy u6:buy v7:cart w8:view w9:cart w10:cart w11:buy"
+    steps = "DEFINE V AS price = 'view', C AS price = 'cart', B AS price = 'buy'"
+    times = "MEASURES V.timestamp AS v, C.timestamp AS c, B.timestamp AS b"
+    for gaps, expected in (("X*? Y*?", [[1, 3, 6], [8, 9, 11]]), ("X* Y*", [[1, 3, 6], [8, 10, 11]])):
+        one, other = gaps.split()
+        found = answers(f"{times} {PAST} PATTERN (V {one} C {other} B) {steps}", rows, partitioned=True)
+        assert found == [[SECOND * then for then in row] for row in expected]
+
+
+def test_small_charges_before_a_large_one() -> None:
+    rows = "c1:3 d1:3 c2:4 d2:50 c3:500 d3:500 c4:600"
+    measures = "MEASURES COUNT(S.*) AS small, SUM(S.price) AS tested, L.price AS taken"
+    defined = "DEFINE S AS price < 5, L AS price > 100 AND price > 10 * AVG(S.price)"
+    assert answers(f"{measures} {PAST} PATTERN (S+ L) {defined}", rows, partitioned=True) == [[2, 7, 500]]
+    between = answers(f"{measures} {PAST} PATTERN (S X*? L) {defined}", rows, partitioned=True)
+    assert between == [[1, 3, 500], [1, 3, 500]]
+    total = "DEFINE S AS SUM(S.price) <= 10"  # as many as fit into ten
+    assert answers(f"MEASURES SUM(S.price) AS s, COUNT(*) AS n {PAST} PATTERN (S+) {total}", "1:4 2:5 3:2 4:8 5:1") == [
+        [9, 2],
+        [10, 2],
+        [1, 1],
+    ]
+
+
+def test_intervals_are_merged_as_far_as_the_first_one_reaches() -> None:
+    """Rows are begins, and prices ends: 1–5, 2–9, 4–6 and 6–7, 20–30, 25–28."""
+    measures = f"MEASURES FIRST(timestamp) AS s, MAX(price) AS e {PAST}"
+    merged = f"{measures} PATTERN (A B*) DEFINE B AS timestamp <= A.price * {SECOND}"
+    rows = "1:5 2:9 4:6 6:7 20:30 25:28"
+    assert answers(merged, rows) == [[SECOND, 9], [6 * SECOND, 7], [20 * SECOND, 30]]
+    with pytest.raises(PatternError, match="NEXT looks at a row that is not read yet"):
+        answers(f"MEASURES MAX(price) AS e {PAST} PATTERN (B* A) DEFINE B AS MAX(price) >= NEXT(price)", rows)
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -342,7 +515,7 @@ def test_a_whole_query() -> None:
     sql = """\
 SELECT v.symbol, v.bottom FROM ticks MATCH_RECOGNIZE (
     PARTITION BY symbol ORDER BY "timestamp"
-    MEASURES FIRST(price) AS top, LAST(B.price) AS bottom, COUNT(*) AS n, MIN(C.size) AS least, MATCH_NUMBER() AS number
+    MEASURES FIRST(price) AS top, LAST(B.price) AS bottom, COUNT(*) AS n, MIN(C.size) AS least, CLASSIFIER() AS ends
     ONE ROW PER MATCH
     AFTER MATCH SKIP TO NEXT ROW
     PATTERN (A B+ C{2} D) WITHIN INTERVAL '1.5' SECOND
@@ -358,13 +531,25 @@ SELECT v.symbol, v.bottom FROM ticks MATCH_RECOGNIZE (
         "  AND c.price > b[b.LEN].price }\n"
         "WITHIN 1499999 us\n"
         "PARTITION BY symbol\n"
-        "RETURN a.symbol AS symbol, a.price AS top, b[b.LEN].price AS bottom, b.LEN + c.LEN + 2 AS n, "
-        "min(c[].size) AS least"
+        "OUTPUT PREFERRED\n"
+        "RETURN a.symbol AS symbol, a.price AS top, b[b.LEN].price AS bottom, b.LEN + 4 AS n, "
+        "min(c[].size) AS least, 'D' AS ends"
     )
-    for part in ("WITHIN of SQL leaves out", "MATCH_NUMBER() is left out"):
-        assert sum(part in difference for difference in one.differences) == 1
-    assert one.text.startswith("-- From MATCH_RECOGNIZE in q.sql, line 1, with the same matches.\n-- - ")
-    assert one.text.endswith("AS least;\n")
+    assert one.text.startswith("-- From MATCH_RECOGNIZE in q.sql, line 1, with the same matches.\nNAME")
+    assert one.text.endswith("AS ends;\n")
+
+
+def test_what_is_taken_for_granted_is_told() -> None:
+    one = translated("PARTITION BY size PATTERN (A B+)", within="2 hours")
+    assert one.assumptions == (
+        "Without ORDER BY rows are in the order of the stream.",
+        "Each row has a value of size.",
+        "Without AFTER MATCH SKIP this skips past the last row, as the standard says.",
+        "No match is longer than 2 hours, as --within says.",
+    )
+    assert one.statement.splitlines()[-2:] == ["OUTPUT PREFERRED NON_OVERLAP", "RETURN a.size AS size"]
+    other = translated(f"PARTITION BY symbol ORDER BY ts {NEXT} PATTERN (A B)", within=None)
+    assert other.assumptions == ("ORDER BY ts is taken for the timestamp of the stream ticks.",)
 
 
 @pytest.mark.parametrize(
@@ -382,6 +567,7 @@ SELECT v.symbol, v.bottom FROM ticks MATCH_RECOGNIZE (
         ),
         ("A B", "B AS NOT (price = 3 AND size IN (1, 2))", "NOT (b.price = 3 AND b.size IN (1, 2))"),
         ("A B{2}", "B AS price BETWEEN 2 AND 2 * A.price", "b.price BETWEEN 2 AND 2 * a.price"),
+        ("A+ B", "B AS price > RUNNING LAST(A.price)", "b.price > a[a.LEN].price"),
         ("A B", "B AS (price - A.price) * 2 - (3 - size) > 0", "(b.price - a.price) * 2 - (3 - b.size) > 0"),
         (
             "A B{2}",
@@ -412,6 +598,17 @@ SELECT v.symbol, v.bottom FROM ticks MATCH_RECOGNIZE (
             "(a[i].price > a[1].price OR a[i-1].price IS NULL)",
         ),
         ("A B", "B AS B.timestamp <= A.timestamp + INTERVAL '5' SECOND", "b.timestamp <= a.timestamp + 5 seconds"),
+        # What depends on the rows of a match is asked of each way in which one may begin.
+        ("A B? C", "C AS price > PREV(price, 1)", "c.price > b.price AND c_2.price > a_2.price"),
+        ("(A | B) C", "C AS price > FIRST(price)", "c.price > a.price AND c_2.price > b.price"),
+        ("(A | B) C", "C AS size > A.size OR size = 3", "(c.size > a.size OR c.size = 3) AND c_2.size = 3"),
+        ("(A | B) C", "C AS size > A.size", "c.size > a.size"),
+        ("A+ B? C", "B AS A.size > 1, C AS size > 1", "(a[a.LEN].size > 1 OR b.seq IS NULL) AND c.size > 1"),
+        (
+            "A B{2} C",
+            "B AS price > LAST(B.price, 1) OR size = 1",
+            "b[1].size = 1 AND (b[i].price > b[i-1].price OR b[i].size = 1)",
+        ),
         ("A", "A AS symbol LIKE 'a\\%'", "a.symbol LIKE 'a\\\\%'"),
         ("A", "A AS symbol NOT IN ('x', 'o''y') AND size <> 2", "a.symbol NOT IN ('x', 'o''y') AND a.size != 2"),
     ],
@@ -425,11 +622,15 @@ def test_conditions(pattern: str, define: str, expected: str) -> None:
     [
         ("A X*? B", "SEQ(Tick a, Tick b)", "skip_till_next_match {"),
         ("A X*? B Y*? C", "SEQ(Tick a, Tick b, Tick c)", "skip_till_next_match {"),
+        ("A X* B", "SEQ(Tick a, Tick* x[], Tick b)", "partition_contiguity {"),
+        ("A X*? B C", "SEQ(Tick a, Tick*? x[], Tick b, Tick c)", "partition_contiguity {"),
     ],
 )
 def test_a_variable_for_any_rows_between_others_is_a_strategy(pattern: str, structure: str, strategy: str) -> None:
     statement = of(pattern, "A AS size > 1").statement
     assert f"\nPATTERN {structure}\nWHERE {strategy}" in statement
+    chained = of("A X*? B Y*? C", "B AS size > A.size, C AS size > B.size").statement
+    assert "WHERE skip_till_any_match {" in chained
 
 
 @pytest.mark.parametrize(
@@ -441,7 +642,16 @@ def test_a_variable_for_any_rows_between_others_is_a_strategy(pattern: str, stru
         ("FIRST(price)", "A{2} B", "a[1].price"),
         ("LAST(A.price)", "B A{2} C", "a[a.LEN].price"),
         ("RUNNING LAST(price)", "A{2}", "a[a.LEN].price"),
+        ("FINAL LAST(price)", "A{2}", "a[a.LEN].price"),
+        ("FINAL LAST(A.price) - RUNNING FIRST(A.price)", "A{2}", "a[a.LEN].price - a[1].price"),
         ("COUNT(*)", "A{2} B", "3"),
+        ("COUNT(*) * 2", "A+ B", "(a.LEN + 1) * 2"),
+        ("MAX(price)", "A B+", "greatest(a.price, max(b[].price))"),
+        ("SUM(price)", "A B+", "coalesce(a.price + sum(b[].price), a.price, sum(b[].price))"),
+        ("LAST(timestamp)", "A B*", "coalesce(b[b.LEN].timestamp, a.timestamp)"),
+        ("LAST(symbol)", "A B*", "coalesce(a_2.symbol, b[b.LEN].symbol)"),
+        ("LAST(price)", "A+ B?", "coalesce(b.price, a[a.LEN].price + 0 % coalesce(0 * b.seq, 1))"),
+        ("CLASSIFIER()", "A B+", "'B'"),
     ],
 )
 def test_a_column_without_a_variable_is_of_all_rows_of_the_match(measure: str, pattern: str, expected: str) -> None:
@@ -452,7 +662,11 @@ def test_a_column_without_a_variable_is_of_all_rows_of_the_match(measure: str, p
 def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
     inside = f"ORDER BY timestamp {NEXT} PATTERN (A B{{2}}) DEFINE A AS price > 1"
     one = translated(inside, within=None)
-    assert one.statement.splitlines()[2:] == ["WHERE strict_contiguity { a.price > 1 }", "WITHIN 3 EVENTS"]
+    assert one.statement.splitlines()[2:] == [
+        "WHERE strict_contiguity { a.price > 1 }",
+        "WITHIN 3 EVENTS",
+        "OUTPUT PREFERRED",
+    ]
     assert one.text.startswith("-- From MATCH_RECOGNIZE in q.sql, line 1, with the same matches.\nNAME")
     assert "\nWITHIN 2 hours" in translated(inside, within="2 hours").statement
 
@@ -463,78 +677,45 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         ("PATTERN (A (B C)+) DEFINE A AS price > 1", "+", "a quantifier can be said of one variable"),
         ("PATTERN (^ A)", "^", "begin and the end of a partition"),
         ("PATTERN (A B A)", "A)", "A stands twice"),
-        ("PATTERN (A B{0,3})", "{0,3}", "write B{1,3}"),
         ("PATTERN (A) DEFINE A AS price > PREV(price)", "PREV(price", "the row before may lie outside of the match"),
-        ("PATTERN ((A | B) C) DEFINE C AS price > PREV(price)", "PREV(price", "or be of several variables"),
-        ("PATTERN (A X? B) DEFINE B AS price > PREV(price)", "PREV(price", "be of several variables"),
         (
             "PATTERN (A B) DEFINE A AS price > NEXT(price)",
             "NEXT(price",
             "put the condition on the variable that follows",
         ),
-        ("PATTERN (A B) DEFINE A AS price > B.price", "B.price", "B does not stand before A"),
-        ("PATTERN (A B{2}) DEFINE B AS price > LAST(B.price, 1)", "price > LAST", "never holds for the first row of B"),
-        ("PATTERN (A B) DEFINE A AS price > LAST(A.price, 1)", "price > LAST", "never holds for the first row of A"),
+        ("PATTERN (A B) DEFINE A AS price > B.price", "price > B.price", "no row fits A here"),
+        ("PATTERN (A B{2}) DEFINE B AS price > LAST(B.price, 1)", "price > LAST", "no row fits B here"),
+        ("PATTERN (A B) DEFINE A AS price > LAST(A.price, 1)", "price > LAST", "no row fits A here"),
+        ("PATTERN (A+ B? C) DEFINE C AS price > PREV(price, 1)", "PREV(price", "or be of several variables"),
+        ("PATTERN (A+ B? C) DEFINE C AS price > B.price", "B.price", "a match may have no B"),
+        ("PATTERN (A+ B* C) DEFINE C AS size > 1, B AS size = COUNT(B.symbol)", "COUNT(B.symbol", "rows so far"),
+        ("PATTERN (A B) DEFINE B AS price > FINAL LAST(A.price)", "FINAL", "stands in MEASURES only"),
+        ("MEASURES LAST(symbol) AS s PATTERN (A+ B?)", "LAST(symbol", "this row may be of several variables"),
+        ("MEASURES COUNT(A.symbol) AS n PATTERN (A)", "COUNT(A.symbol", "COUNT(A.*) counts rows"),
+        ("MEASURES MATCH_NUMBER() AS n PATTERN (A)", "MATCH_NUMBER", "matches have no number here"),
+        ("MEASURES CLASSIFIER() AS c PATTERN (A B?)", "CLASSIFIER", "read it in the bindings"),
+        ("MEASURES STDDEV(price) AS d PATTERN (A+ B+)", "STDDEV(price", "of several variables cannot be said"),
+        ("PATTERN (A B) DEFINE B AS SUM(price) > 3", "SUM(price", "takes a column of one variable"),
         ("PATTERN (A{3}) DEFINE A AS price > LAST(A.price, 2)", "LAST(A.price", "its row before, LAST(B.price, 1)"),
         ("PATTERN (A B C) DEFINE C AS price > LAST(price, 1)", "LAST(price", "its row before, LAST(B.price, 1)"),
         ("PATTERN (A B C) DEFINE C AS price > PREV(price, 2)", "PREV(price", "is of the row before"),
-        ("PATTERN (A B? C) DEFINE C AS price > PREV(price, 1)", "PREV(price", "be of several variables"),
-        ("PATTERN ((A | B) C) DEFINE C AS price > FIRST(price)", "FIRST(price", "may be of several variables"),
         ("MEASURES FIRST(price, 1) AS x PATTERN (A B)", "FIRST(price", "the first and the last row can be named"),
-        # SQL takes another match than those of a pattern, or only one of them
-        ("PATTERN (A B+)", "B+", "SQL takes the longest B here"),
-        ("PATTERN (A | B C{2,3})", "C{2,3}", "SQL takes the longest C here"),
-        (
-            "PATTERN (A B+?)",
-            "B+?",
-            "SQL takes the least number of rows of B here, and a pattern would have a match for each",
-        ),
-        ("PATTERN (A B?)", "B?", "SQL takes B where it fits"),
         ("PATTERN (A* B?)", "PATTERN", "may match no row"),
-        ("PATTERN (A X+ B)", "X+", "a row may fit both X and B"),
-        ("PATTERN (A B+? C) DEFINE B AS size < 3, C AS size > 1", "B+?", "let these DEFINEs exclude each other"),
-        ("PATTERN (A B? C) DEFINE B AS size < 3", "B?", "a row may fit both B and C"),
-        ("PATTERN ((A | B) C) DEFINE A AS size < 3, B AS size < 2", "A | B", "a row may fit both A and B"),
-        ("PATTERN (A X* B)", "X*", "SQL takes the longest X, and so the last row that fits"),
-        (
-            f"{NEXT} PATTERN (A X*? B Y*? C) DEFINE B AS size > A.size, C AS size > B.size",
-            "B.size)",
-            "where no C fits, SQL tries a later B",
-        ),
-        (f"{PAST} PATTERN (A X*? B) DEFINE B AS size > A.size", "AFTER", "one within the other, SQL keeps"),
-        (f"{PAST} PATTERN (A X*? B) DEFINE B AS size > FIRST(size)", "AFTER", "as that of B does here"),
-        (
-            f"{PAST} PATTERN (A B+ C) DEFINE B AS size <= A.size, C AS size > A.size",
-            "AFTER",
-            "see that no row fits the first variable and another one",
-        ),
-        (
-            f"{PAST} PATTERN (A Z B+ C) DEFINE Z AS price = 0, B AS size <= A.size, C AS size > A.size AND price = 1",
-            "AFTER",
-            "one within the other",
-        ),
         ("AFTER MATCH SKIP TO LAST B PATTERN (A B)", "AFTER", "SKIP TO LAST B cannot be said"),
         ("ALL ROWS PER MATCH PATTERN (A B)", "ALL", "write ONE ROW PER MATCH"),
         ("PATTERN (A {- B -})", "{-", "leave these signs out"),
         ("PATTERN (PERMUTE(A, B))", "PERMUTE", "write AND(…) by hand"),
         # the same words mean something else
-        ("PATTERN ((A | B) C) DEFINE C AS size > A.size", "A.size", "a match may have no A"),
-        ("PATTERN (A B? C) DEFINE B AS A.size > 1, C AS size > 1", "A.size", "as it does not read that row"),
         ("PATTERN (A B) DEFINE B AS price > size / 2", "size / 2", "write 1.0 * before it"),
         ("PATTERN (A B) DEFINE B AS GREATEST(price, size) > 2", "GREATEST", "cannot be said in an expression"),
         ("PATTERN (A B) DEFINE B AS price BETWEEN SYMMETRIC 3 AND 1", "price BETWEEN", "cannot be said in a condition"),
-        ("MEASURES COUNT(A.price) AS n PATTERN (A)", "COUNT(A.price", "write COUNT(A.*)"),
         ("ORDER BY price PATTERN (A)", "price", "in the order of their timestamp"),
         ("ORDER BY timestamp, size PATTERN (A)", "size", "in the order of their arrival"),
         ("PATTERN (A) DEFINE A AS prize > 1", "prize", "no attribute 'prize'; did you mean 'price'?"),
         ("PATTERN (A) DEFINE A AS CASE WHEN price > 1 THEN TRUE END", "price > 1", "cannot be said in a condition"),
         ("PATTERN (A) SUBSET U = (A) DEFINE A AS price > 1", "SUBSET U", "SUBSET joins the rows"),
         ("ORDER BY timestamp DESC PATTERN (A)", "timestamp", "a descending order cannot be said"),
-        (
-            "MEASURES CLASSIFIER(A) AS c, LAST(A.price, 2) AS x PATTERN (A{3})",
-            "LAST(A.price",
-            "the first and the last row can be named",
-        ),
+        ("MEASURES LAST(A.price, 2) AS x PATTERN (A{3})", "LAST(A.price", "the first and the last row can be named"),
         ("PATTERN (A |)", "PATTERN", "an empty row pattern"),
         ("PATTERN (A) DEFINE A AS size > ", None, "no SQL that can be read"),
     ],
@@ -565,6 +746,9 @@ def test_what_cannot_be_said_is_refused_at_its_place(inside: str, place: str | N
         ("EXPLAIN SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))", "only queries can be read, not EXPLAIN"),
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS)", "something is missing here"),
         ("SELECT * FROM (SELECT price + 1 AS price FROM t) MATCH_RECOGNIZE (PATTERN (A))", "before the matching"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A)) AS m WHERE m.symbol = 'X'", "the query around"),
+        ("SELECT m.price + 1 FROM t MATCH_RECOGNIZE (MEASURES A.price AS price PATTERN (A)) AS m", "the query around"),
+        ("WITH m AS (SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))) SELECT count(*) FROM m", "the query around"),
         ("SELECT 1", "no MATCH_RECOGNIZE in a query"),
         (f"SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS {'(' * 3000}price{')' * 3000} > 1)", "deep"),
         (f"SELECT * FROM t MATCH_RECOGNIZE (PATTERN ({'(' * 3000}A{')' * 3000}))", "deep"),
@@ -576,11 +760,11 @@ def test_texts_that_are_refused(sql: str, message: str) -> None:
 
 
 def test_all_that_stands_in_the_way_is_told_together() -> None:
-    inside = "MEASURES MAX(price) AS m PATTERN (A B+) DEFINE A AS price > NEXT(price), B AS size / 2 > 1"
+    inside = "MEASURES MATCH_NUMBER() AS m PATTERN (A B+) DEFINE A AS size / 2 > 1, B AS MAX(price) > NEXT(price)"
     with pytest.raises(PatternError) as refused:
         translated(inside, within=None)
     messages = [one.message for one in (refused.value, *refused.value.others)]
-    parts = ("the longest B", "NEXT looks at", "a division", "an aggregate takes", "--within '1 hour'")
+    parts = ("--within '1 hour'", "a division", "an aggregate takes", "NEXT looks at", "matches have no number")
     assert [part in message for part, message in zip(parts, messages, strict=True)] == [True] * 5
 
 
@@ -600,19 +784,30 @@ def test_several_queries_have_several_names() -> None:
 
 
 def test_the_queries_of_the_page_give_what_stands_below_them() -> None:
-    assert [kind for _, kind, _ in PAGE_QUERIES] == ["sase"] * 4 + ["text"] * 2
+    assert len(PAGE_QUERIES) == 6
     schema = cep.StreamSchema.load(CHECKOUT / "streams" / "generated_trades.yaml")
-    for sql, kind, below in PAGE_QUERIES:
-        if kind == "sase":
-            (one,) = translate_match_recognize(sql, schema, "my.sql", "1 minute")
-            assert f"{one.statement}\n" == below
-        else:
-            with pytest.raises(PatternError) as refused:
-                translate_match_recognize(sql, schema, "my.sql", "1 minute")
-            assert f"{refused.value}\n" == below
+    for sql, below in PAGE_QUERIES:
+        (one,) = translate_match_recognize(sql, schema, "my.sql", "1 minute")
+        assert f"{one.statement}\n" == below
 
 
-# -- beside Flink -----------------------------------------------------------------------------------------------------
+# -- beside DuckDB and Flink -------------------------------------------------------------------------------------------
+
+
+def test_duckdb_finds_the_same() -> None:
+    """The shapes of prices, where this DuckDB has the clause."""
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t (timestamp BIGINT, price BIGINT)")
+    for row in PRICES.split():
+        connection.execute("INSERT INTO t VALUES (?, ?)", [int(one) for one in row.split(":")])
+    for inside, expected in SHAPES:
+        try:
+            found = connection.execute(f"SELECT * FROM t MATCH_RECOGNIZE (ORDER BY timestamp {inside})").fetchall()
+        except duckdb.ParserException:
+            pytest.skip(f"DuckDB {duckdb.__version__} has no MATCH_RECOGNIZE")
+        assert sorted(map(list, found), key=repr) == sorted(expected, key=repr), inside
+
 
 FLINK = os.environ.get("CEP_FLINK_PYTHON", "")
 """A Python that has the package apache-flink, with Java in JAVA_HOME: Flink is too large to be installed for a test."""
@@ -641,7 +836,7 @@ def test_flink_finds_the_same(tmp_path: Path) -> None:
     answers = Answers(tmp_path)
     asked = {"T": ("a", "b", "c"), "larger": ("a", "b"), "quiet": ("a", "b")}
     queries, translations = [], {}
-    for sql in [sql for sql, kind, _ in PAGE_QUERIES if kind == "sase"]:
+    for sql, _ in PAGE_QUERIES:
         (one,) = translate_match_recognize(sql, answers.schema, "q.sql", "1 minute")
         if (name := one.statement.split()[1]) in asked:
             measures = ", ".join(f"{variable.upper()}.seq AS {variable}" for variable in asked[name])
