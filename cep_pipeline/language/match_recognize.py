@@ -276,7 +276,6 @@ class _Group:
     operator: str
     parts: list[_Row | _Group]
     span: Span
-    is_optional: ClassVar[bool] = False
 
 
 _Node = _Row | _Group
@@ -591,11 +590,11 @@ class _Query:
     def _body(self, ways: list[_Node]) -> tuple[str, str, list[str]]:
         """PATTERN, WHERE and RETURN, of an OR of ways in which a match may begin."""
         self._use(_group("OR", ways))
-        self.problems = []
-        never: dict[_Node, exp.Expr] = {}
+        self.ways, self.problems = ways, []
+        never: dict[_Row, exp.Expr] = {}
         conditions = [one for row in _rows_of(self.pattern) for one in self._conditions_of(row, never)]
         parts = [way.parts if isinstance(way, _Group) else [way] for way in ways]
-        dead = [any(part in never and not part.is_optional for part in own) for own in parts]
+        dead = [any(isinstance(row, _Row) and row in never and not row.is_optional for row in own) for own in parts]
         if any(dead) and not all(dead):
             return self._body([way for way, is_dead in zip(ways, dead, strict=True) if not is_dead])
         for row, member in never.items():
@@ -643,8 +642,7 @@ class _Query:
 
     def _name(self) -> str:
         alias = self.match.args.get("alias")
-        given = re.sub(r"\W", "_", alias.name) if alias is not None and alias.name else ""
-        name = given if re.match(r"[^\W\d]", given) else "rows_matched"
+        name = _word(alias.name if alias is not None else "", "rows_matched")
         name = self._free_name(name, self.names)
         self.names.add(name)
         return name
@@ -749,7 +747,7 @@ class _Query:
         if self.default_within is not None:
             self._assume(f"No match is longer than {self.default_within}, as --within says.")
             return self.default_within
-        _, most = _number_of_rows(self.pattern)
+        most = _most_rows(self.pattern)
         if most is None:
             raise self.text.error(
                 "SQL sets no bound to the length of a match, and each pattern has one: give a time that is longer than "
@@ -800,7 +798,7 @@ class _Query:
 
     # conditions
 
-    def _conditions_of(self, row: _Row, never: dict[_Node, exp.Expr]) -> Iterator[str]:
+    def _conditions_of(self, row: _Row, never: dict[_Row, exp.Expr]) -> Iterator[str]:
         """The conditions of a row variable: of a list of its first row and of later ones, where they differ.
 
         That of a variable which no row fits is noted in `never`.
@@ -1084,10 +1082,8 @@ class _Query:
             raise self._refused("FIRST and LAST take one column here", node)
         is_first, steps = isinstance(node, exp.First), self._steps(node.args.get("expression"), 0)
         row = self._row_of(column, here) if here.row and column.table else None
-        if here.row and row is here.row and not is_first and steps == 1:
-            self.uses_steps |= row.is_list
-            before = row.is_list and here.step != "first"
-            return f"{row.variable}[i-1].{self._attribute(column)}" if before else None
+        if here.row and not is_first and steps == 1 and (row is here.row or not column.table):
+            return self._row_before(column, here, node)
         if steps != 0:
             raise self._refused(
                 "the first and the last row can be named; and in the DEFINE of a variable its row before, "
@@ -1137,16 +1133,23 @@ class _Query:
         steps = self._steps(more[0] if more else None, 1)
         if not isinstance(column, exp.Column) or self._row_of(column, here) is not here.row or steps != 1:
             raise self._refused("PREV takes a column of the row that is defined, and is of the row before", node)
+        return self._row_before(column, here, node)
+
+    def _row_before(self, column: exp.Column, here: _Here, node: exp.Expr) -> str | None:
+        """A column of the row before the present one, which for LAST is one of the match, or of the variable."""
+        assert here.row is not None
         self.uses_steps = True
         if here.row.is_list and here.step == "later":
             return f"{here.row.variable}[i-1].{self._attribute(column)}"
-        if here.before is None:
-            raise self._refused(
-                "the row before may lie outside of the match, or be of several variables: let the schema derive the "
-                "difference to the row before (derived: diff), or begin the pattern one row earlier",
-                node,
-            )
-        return f"{_end_of(here.before, ahead=False)}.{self._attribute(column)}"
+        if isinstance(node, exp.Last) and (column.table or here.row.before == {None}):
+            return None
+        if here.before:
+            return f"{_end_of(here.before, ahead=False)}.{self._attribute(column)}"
+        raise self._refused(
+            "the row before may lie outside of the match, or be of several variables: let the schema derive the "
+            "difference to the row before (derived: diff), or begin the pattern one row earlier",
+            node,
+        )
 
     def _aggregate(self, node: exp.Expr, here: _Here) -> str | None:
         """An aggregate over rows of a match; in the DEFINE of a list over its rows so far, the present one too."""
@@ -1173,9 +1176,7 @@ class _Query:
             if not all(row.is_list or self._type(attribute) is ValueType.INT64 for row in rows):
                 raise self._refused("nulls are left out, which cannot be said here: COUNT(A.*) counts rows", node)
             return self._count(rows, attribute)
-        is_or = isinstance(self.pattern, _Group) and self.pattern.operator == "OR"
-        ways = self.pattern.parts if isinstance(self.pattern, _Group) and is_or else [self.pattern]
-        own = [[row for row in _rows_of(way) if row in rows] for way in ways]
+        own = [[row for row in _rows_of(way) if row in rows] for way in self.ways]
         texts = [self._over_one_way(name, some, attribute, node) for some in own if some]
         return f"coalesce({', '.join(texts)})" if len(texts) > 1 else texts[0] if texts else None
 
@@ -1245,8 +1246,7 @@ class _Query:
             alias = measure.this
             value = alias.this if isinstance(alias, exp.Alias) else alias
             text = self._tried(self._measure, value)
-            given = re.sub(r"\W", "_", alias.alias if isinstance(alias, exp.Alias) else value.name) or "value"
-            name = given if re.match(r"[^\W\d]", given) else f"value_{given}"
+            name = _word(alias.alias if isinstance(alias, exp.Alias) else value.name, "value")
             items[self._free_name(f"{name}_" if name.lower() in _FIXED else name, items)] = text or ""
         return [f"{text} AS {name}" for name, text in items.items()]
 
@@ -1257,20 +1257,24 @@ class _Query:
         return text
 
 
-def _number_of_rows(node: _Node) -> tuple[int, int | None]:
-    """The least and the greatest number of rows of a match; None: there is no greatest one."""
+def _most_rows(node: _Node) -> int | None:
+    """The greatest number of rows of a match; None: there is none."""
     if isinstance(node, _Row):
-        return node.minimum, node.maximum
-    numbers = [_number_of_rows(part) for part in node.parts]
-    most = [one for _, one in numbers if one is not None]
-    chosen = sum if node.operator == "SEQ" else max
-    least = (sum if node.operator == "SEQ" else min)(one for one, _ in numbers)
-    return least, chosen(most) if len(most) == len(numbers) else None
+        return node.maximum
+    numbers = [_most_rows(part) for part in node.parts]
+    known = [one for one in numbers if one is not None]
+    return (sum if node.operator == "SEQ" else max)(known) if len(known) == len(numbers) else None
 
 
 def _end_of(row: _Row, *, ahead: bool) -> str:
     """The first row of a variable, or its last one."""
     return f"{row.variable}{'[1]' if ahead else f'[{row.variable}.LEN]'}" if row.is_list else row.variable
+
+
+def _word(name: str, otherwise: str) -> str:
+    """A name as a word of the language."""
+    word = re.sub(r"\W", "_", name) or otherwise
+    return word if re.match(r"[^\W\d]", word) else f"{otherwise}_{word}"
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

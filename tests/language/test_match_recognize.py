@@ -317,14 +317,15 @@ def queries(draw: st.DrawFn) -> tuple[str, str, list[str]]:
     define = []
     for at, name in enumerate(names):
         other = ["0", "1", "2", *(["PREV(price, 1)", "PREV(price)"] if at else [])]
-        other += [f"{one}.price" for one in names[: at + 1]] * 2
+        other += [f"{one}.price" for one in (*names[: at + 1], *names)]
         other += [f"{end}(price{more})" for end in ("FIRST", "LAST") for more in ("", ", 0")]
         other += [f"{end}({name}.price)" for end in ("FIRST", "LAST", "SUM", "MIN", "MAX", "AVG")]
-        other += [f"LAST({name}.price, 1)", f"COUNT({name}.*)", f"COUNT({name}.price)"]
+        other += [f"LAST({name}.price, 1)", "LAST(price, 1)", f"COUNT({name}.*)", f"COUNT({name}.price)"]
         sides = st.sampled_from(other)
         comparison = st.builds("{} {} {}".format, st.one_of(st.just("price"), sides), st.sampled_from(SPELLED), sides)
         test = st.one_of(comparison, sides.map("{} IS NULL".format))
-        test = st.one_of(test, test.map("NOT ({})".format), st.builds("({} OR {})".format, test, test))
+        both = st.builds("({} AND {})".format, test, test)
+        test = st.one_of(test, st.one_of(test, both).map("NOT {}".format), st.builds("({} OR {})".format, test, both))
         told = apart.format(at=at, sign="<=" if at % 2 else ">") if at or "price" not in apart else ""
         tests = [*filter(None, [told]), *draw(st.lists(test, max_size=1))]
         if tests:
@@ -586,6 +587,8 @@ def test_what_is_taken_for_granted_is_told() -> None:
             "a[1].price < 9 AND coalesce(sum(a[..i-1].price) + a[i].price, sum(a[..i-1].price), a[i].price) < 9",
         ),
         ("A B C", "C AS price > FIRST(price) AND size > PREV(size)", "c.price > a.price AND c.size > b.size"),
+        ("A B{2}", "B AS price > LAST(price, 1)", "b[1].price > a.price AND b[i].price > b[i-1].price"),
+        ("A{2}", "A AS LAST(price, 1) IS NULL OR size = 1", "(a[i-1].price IS NULL OR a[i].size = 1)"),
         ("A B C", "C AS price > LAST(price) OR price > FIRST(size, 0)", "(c.price > c.price OR c.price > a.size)"),
         (
             "A{2} B",
@@ -697,7 +700,7 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         ("MEASURES STDDEV(price) AS d PATTERN (A+ B+)", "STDDEV(price", "of several variables cannot be said"),
         ("PATTERN (A B) DEFINE B AS SUM(price) > 3", "SUM(price", "takes a column of one variable"),
         ("PATTERN (A{3}) DEFINE A AS price > LAST(A.price, 2)", "LAST(A.price", "its row before, LAST(B.price, 1)"),
-        ("PATTERN (A B C) DEFINE C AS price > LAST(price, 1)", "LAST(price", "its row before, LAST(B.price, 1)"),
+        ("PATTERN (A B C) DEFINE C AS price > LAST(price, 2)", "LAST(price", "its row before, LAST(B.price, 1)"),
         ("PATTERN (A B C) DEFINE C AS price > PREV(price, 2)", "PREV(price", "is of the row before"),
         ("MEASURES FIRST(price, 1) AS x PATTERN (A B)", "FIRST(price", "the first and the last row can be named"),
         ("PATTERN (A* B?)", "PATTERN", "may match no row"),
