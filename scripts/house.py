@@ -35,23 +35,23 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 17_464),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_351),
     "planning": (("cep_pipeline/planning",), 4_964),
     "warehouse": (("cep_pipeline/warehouse",), 3_273),
-    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 5_992),
+    "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_021),
     "cli": (("cep_pipeline/cli",), 3_573),
     "events": (("cep_pipeline/events",), 3_747),
-    "adaptation": (("cep_pipeline/adaptation",), 1_616),
+    "adaptation": (("cep_pipeline/adaptation",), 1_629),
     "statistics": (("cep_pipeline/statistics",), 1_924),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        6_957,
+        6_964,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_930),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_480),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_806),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 259, 147, 18, 87
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 265, 152, 20, 90
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]
@@ -228,7 +228,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
         ("circles of files", len(of_files), 0, map(" ".join, of_files)),
         ("circles of packages", len(of_packages), 0, map(" ".join, of_packages)),
         ("cited pages that are not there", len(missing), 0, missing),
-        ("kB of pages", pages // 1000, 362, ()),
+        ("kB of pages", pages // 1000, 367, ()),
         ("bytes of the README", len((house.checkout / "README.md").read_bytes()), 10_000, ()),
     ]
 
