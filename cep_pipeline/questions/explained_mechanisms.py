@@ -10,6 +10,8 @@ from cep_pipeline.detection.kleene.list_conditions import ListConditions, limit_
 from cep_pipeline.detection.mechanisms import MECHANISMS, Executor, Route, Sink, choose_mechanisms
 from cep_pipeline.detection.output_policy import decides_in_order, has_output_policy
 from cep_pipeline.detection.outputs import route_of
+from cep_pipeline.detection.preferred.search import is_searched
+from cep_pipeline.detection.preferred.sweep import steps_of
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
@@ -130,6 +132,11 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
     if pattern.output.is_preferred:
         passes = "; NON_OVERLAP and CONSUME go through these in the order of first events"
         then = passes if decides_in_order(pattern) else ""
+        if mechanism == "nfab" and is_searched(pattern):
+            return f"; preferred matches are found by a search that tries what is preferred first{then}"
+        of_lists = [clause for clause in pattern.clauses if any(variable.kleene for variable in clause.positive)]
+        if columnar and of_lists and all(steps_of(pattern, clause) is not None for clause in of_lists):
+            return f"; preferred lists are found by a sweep over the window of each first event{then}"
         return f"; all matches are listed, and of those with one first event the preferred one is selected{then}"
     if has_output_policy(pattern):
         return ""

@@ -54,6 +54,19 @@ def test_it_is_explained_what_is_done_for_preferred_matches() -> None:
     for clauses, then in {"": "", " NON_OVERLAP": in_order, " CONSUME MATCHED": in_order}.items():
         [pattern] = cep.parse_patterns(f"PATTERN SEQ(A a, B b) WITHIN 1 hour OUTPUT PREFERRED{clauses}", schema)
         assert explained_choice([pattern])["pattern_1"] == f"{selected} one is selected{then}"
+    runs = "WHERE strict_contiguity { TRUE }"
+    for structure, where, said in (
+        (
+            "SEQ(A a, B* b[])",
+            runs,
+            "nfab, the fastest that runs it: no faster one runs the strategy strict_contiguity; preferred matches",
+        ),
+        ("SEQ(A a, B+ b[])", "", "fused, the fastest mechanism; preferred lists are found by a sweep over the window"),
+        ("SEQ(A? a, B+ b[])", "", "fused, the fastest mechanism; preferred lists are found by a sweep over the window"),
+        ("SEQ(A a, B+ b[])", "WHERE b.LEN != 3", "fused, the fastest mechanism; all matches are listed"),
+    ):
+        [pattern] = cep.parse_patterns(f"PATTERN {structure} {where} WITHIN 1 hour OUTPUT PREFERRED", schema)
+        assert explained_choice([pattern])["pattern_1"].startswith(said)
 
 
 def test_it_is_explained_how_groups_are_made() -> None:
