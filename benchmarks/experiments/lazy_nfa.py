@@ -47,8 +47,8 @@ from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema, schema_of
 from cep_pipeline.events.stream_document import StreamDocument
+from cep_pipeline.expressions.arithmetic import deviations_of_all
 from cep_pipeline.expressions.columns import column_from_arrow
-from cep_pipeline.expressions.correlation import deviations_of_all
 from cep_pipeline.generate import Market
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from cep_pipeline.expressions.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, negative
+from cep_pipeline.expressions.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, correlation, negative
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.comparison import CHOICES, between, compare, is_null, like, member
-from cep_pipeline.expressions.correlation import correlation
 from cep_pipeline.expressions.local_time import clock_reading
 from cep_pipeline.patterns.conditions import (
     Atom,

@@ -20,9 +20,9 @@ import numpy as np
 from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.conditions import codes
 from cep_pipeline.detection.conditions.groups import ClauseConditions, of_any_event
+from cep_pipeline.expressions.arithmetic import deviations_of_all
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import like_expression, members_of
-from cep_pipeline.expressions.correlation import deviations_of_all
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.local_time import local_clock
 from cep_pipeline.patterns.conditions import (
