@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.patterns.conjunct_text import MOST_VALUES
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.structure import EventOperand
 from cep_pipeline.planning.clause_statistics import mask_of
+from cep_pipeline.planning.multi_pattern.canonical import MOST_VALUES
 from cep_pipeline.planning.multi_pattern.members import Member, members_of
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.trees import Join, leaves_of
