@@ -23,9 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from cep_pipeline.cli.terminal import say  # noqa: E402
-from cep_pipeline.compiled.native import NativeKernel  # noqa: E402
+from cep_pipeline.compiled.native import FOLDER, NativeKernel, file_of, pack, read_shipped  # noqa: E402
 from cep_pipeline.compiled.numba_ir import numba_ir  # noqa: E402
-from cep_pipeline.compiled.shipped import FOLDER, file_of, pack, read_shipped  # noqa: E402
 
 
 def kernels() -> list[NativeKernel]:

@@ -45,7 +45,7 @@ def run(folder: Path, program: str = PROGRAM, *arguments: str) -> list[str]:
     return result.stdout.split()
 
 
-OTHER_PROCESSOR = "from cep_pipeline.compiled import shipped\nshipped.runs_level = lambda: False\n"
+OTHER_PROCESSOR = "from cep_pipeline.compiled import native\nnative.runs_level = lambda: False\n"
 
 
 @pytest.mark.parametrize("before", ["", OTHER_PROCESSOR])

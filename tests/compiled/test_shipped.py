@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.compiled import native, object_code, shipped
+from cep_pipeline.compiled import native, object_code
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import CepError
 
@@ -53,7 +53,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def source() -> str:
-    return shipped.source("summing", (), "total", ("int64", "int64*"))
+    return native.source("summing", (), "total", ("int64", "int64*"))
 
 
 def test_the_shipped_code_is_that_of_the_sources() -> None:
@@ -81,7 +81,7 @@ print(len(found), len({ctypes.cast(kernel.function, ctypes.c_void_p).value for k
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     number, loaded = map(int, done.stdout.split())
-    assert number == loaded == len(list(shipped.FOLDER.glob("*.kernel"))) > 20
+    assert number == loaded == len(list(native.FOLDER.glob("*.kernel"))) > 20
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -89,11 +89,11 @@ def test_code_comes_back_from_its_file_for_any_processor(
     module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits: bool
 ) -> None:
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    monkeypatch.setattr(shipped, "runs_level", lambda: fits)
-    file = shipped.file_of("cep_pipeline.summing", "total")
-    file.write_bytes(shipped.pack(ANSWER, source(), "somebody").to_bytes())
-    code = shipped.read_shipped("cep_pipeline.summing", "total")
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    monkeypatch.setattr(native, "runs_level", lambda: fits)
+    file = native.file_of("cep_pipeline.summing", "total")
+    file.write_bytes(native.pack(ANSWER, source(), "somebody").to_bytes())
+    code = native.read_shipped("cep_pipeline.summing", "total")
     assert code and code.text == source() and code.made_by == "somebody"
     assert answer(code.object_code()) == 42
     monkeypatch.setattr(object_code, "_compiled", lambda *_: pytest.fail("it is kept"))
@@ -104,27 +104,27 @@ def test_code_comes_back_from_its_file_for_any_processor(
 def test_damaged_code_is_not_run(
     module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    whole = shipped.pack(ANSWER, source(), "somebody").to_bytes()
-    file = shipped.file_of("cep_pipeline.summing", "total")
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    whole = native.pack(ANSWER, source(), "somebody").to_bytes()
+    file = native.file_of("cep_pipeline.summing", "total")
     for fits in (True, False):
-        monkeypatch.setattr(shipped, "runs_level", lambda fits=fits: fits)
+        monkeypatch.setattr(native, "runs_level", lambda fits=fits: fits)
         place = whole.index(b"\n") + 40 if fits else len(whole) - 20
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        code = shipped.read_shipped("cep_pipeline.summing", "total")
+        code = native.read_shipped("cep_pipeline.summing", "total")
         assert code
         with pytest.raises(zlib.error):
             code.object_code()
     for cut in (0, 10):
         file.write_bytes(whole[:cut])
-        assert shipped.read_shipped("cep_pipeline.summing", "total") is None
+        assert native.read_shipped("cep_pipeline.summing", "total") is None
     assert "is damaged: install the package anew" in caplog.text
-    assert shipped.read_shipped("cep_pipeline.summing", "no_such_kernel") is None
+    assert native.read_shipped("cep_pipeline.summing", "no_such_kernel") is None
 
 
 def test_code_stands_for_its_source(module: Path) -> None:
-    code = shipped.pack(ANSWER, source(), "somebody")
-    assert code.text != shipped.source("summing", (), "total", ("int64", "int32*"))
+    code = native.pack(ANSWER, source(), "somebody")
+    assert code.text != native.source("summing", (), "total", ("int64", "int32*"))
     module.write_text(KERNEL.replace("+=", "-="))
     assert code.text != source()
 
@@ -145,11 +145,11 @@ def test_the_bitcode_of_a_kernel_becomes_code_of_another_processor(monkeypatch: 
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     machine = target.create_target_machine(opt=2, reloc="pic", codemodel="jitdefault")
-    code = shipped.read_shipped("cep_pipeline.statistics.sliding_window_kernel", "compress")
+    code = native.read_shipped("cep_pipeline.statistics.sliding_window_kernel", "compress")
     assert code
     made = []
-    monkeypatch.setattr(shipped, "runs_level", lambda: False)
-    monkeypatch.setattr(shipped, "kept", lambda _, make: made.append(make()) or made[0])
+    monkeypatch.setattr(native, "runs_level", lambda: False)
+    monkeypatch.setattr(native, "kept", lambda _, make: made.append(make()) or made[0])
     monkeypatch.setattr(object_code, "_target_machine", lambda: machine)
     found = code.object_code()
     assert found and found[:4] == b"\x7fELF" and found[18] == 183, "183 is the number of aarch64"
