@@ -11,7 +11,7 @@ from cep_pipeline.detection.counting.choice import binds_lists, parts_of_lists, 
 from cep_pipeline.detection.counting.sweep import count_swept, has_long_lists
 from cep_pipeline.detection.fused.clause import KernelRun, refuse_other_variables, run_clause
 from cep_pipeline.detection.fused.levels import order_of
-from cep_pipeline.detection.kleene.clause import StagedRun, has_kleene
+from cep_pipeline.detection.kleene.growing import StagedRun, has_kleene
 from cep_pipeline.detection.mechanisms import (
     CHOSEN_AMONG,
     EVERYTHING,

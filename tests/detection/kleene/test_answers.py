@@ -263,7 +263,7 @@ def test_first_matches_of_very_many_come_at_once() -> None:
 
 def test_an_order_of_other_variables_is_refused() -> None:
     from cep_pipeline.detection.clause_runs import ClauseSlice
-    from cep_pipeline.detection.kleene.clause import StagedRun
+    from cep_pipeline.detection.kleene.growing import StagedRun
     from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())

@@ -18,8 +18,7 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.kleene import growing
-from cep_pipeline.detection.kleene.clause import StagedRun
-from cep_pipeline.detection.kleene.growing import ListGrowth
+from cep_pipeline.detection.kleene.growing import ListGrowth, StagedRun
 from cep_pipeline.detection.ordering import order_lists
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables
