@@ -33,7 +33,7 @@ COMMAND_GROUPS = {
         "translate": ("cep_pipeline.cli.translate:translate", "Turn MATCH_RECOGNIZE of SQL into patterns"),
     },
     "Run and look": {
-        "diff": ("cep_pipeline.cli.diff:diff", "Show what changed patterns would change, before it is published"),
+        "diff": ("cep_pipeline.cli.run:diff", "Show what changed patterns would change, before it is published"),
         "run": ("cep_pipeline.cli.run:run", "Take days of a stream from raw files to published matches"),
         "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches and groups"),
         "why": ("cep_pipeline.cli.why:why", "Explain why some events are a match"),
