@@ -190,7 +190,7 @@ EXTRAS = {
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
-    from cep_pipeline.cli.options import completed
+    from cep_pipeline.cli.terminal import completed
 
     end_in_order()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some reads about all installed packages

@@ -9,18 +9,20 @@ import click
 from rich.table import Table
 
 from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.cli.options import (
-    configuration_options,
-    json_option,
-    naming_run,
-    next_command,
-    pattern_set_option,
-    tell_notes,
-)
-from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.options import configuration_options, json_option, naming_run, pattern_set_option
 from cep_pipeline.cli.sources import open_stream
 from cep_pipeline.cli.statistics import figure
-from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, styled, table_of
+from cep_pipeline.cli.terminal import (
+    ConsoleObserver,
+    Terminal,
+    next_command,
+    output_console,
+    say,
+    say_json,
+    styled,
+    table_of,
+    tell_notes,
+)
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.plan_checks import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan

@@ -25,9 +25,8 @@ from cep_pipeline.cli.options import (
     planner_options,
     read_settings,
 )
-from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import event_paths, patterns_over_files, read_plan
-from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, table_of
+from cep_pipeline.cli.terminal import ConsoleObserver, Terminal, output_console, plain_value, say_json, table_of
 from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:

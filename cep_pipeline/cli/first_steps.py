@@ -26,12 +26,11 @@ from cep_pipeline.cli.options import (
     configuration_options,
     counted,
     json_option,
-    next_command,
     parameter_option,
     parse_parameters,
     writing,
 )
-from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json, table_of
+from cep_pipeline.cli.terminal import Terminal, next_command, output_console, say, say_json, table_of
 from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:

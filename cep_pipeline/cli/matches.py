@@ -24,13 +24,21 @@ from cep_pipeline.cli.options import (
     days_asked,
     days_options,
     json_option,
-    next_command,
     one_of_two,
     pattern_set_option,
     writing,
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
-from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say, say_json, styled, table_of
+from cep_pipeline.cli.terminal import (
+    Terminal,
+    next_command,
+    output_console,
+    plain_value,
+    say,
+    say_json,
+    styled,
+    table_of,
+)
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.event_words import local_time, value_in_words

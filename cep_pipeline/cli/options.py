@@ -6,7 +6,6 @@ At the end stand `--planner` and `--set`: settings of planning and adaptation, a
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cep_pipeline.cli.terminal import say
+from cep_pipeline.cli.terminal import repeated, say
 from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
@@ -84,50 +83,10 @@ PATH = click.Path(path_type=Path)
 """The type of an option or argument that is a file or a folder."""
 
 
-_COMMAND = re.compile(r"\bcep (?P<name>[a-z]+)\b(?=(?P<rest>[^`\n;]*))")
-"""A command in a text, and what stands behind it, to the end of the line or of the sentence at the most."""
-
-
-def _given() -> dict[str, object]:
-    """The options by which the present command was told what it works on; its next steps have them too."""
-    context = click.get_current_context(silent=True)
-    found = None if context is None else context.find_object(dict)
-    return {} if found is None else found
-
-
-def complete(text: str) -> str:
-    """Give the `cep` commands in a text what the present command works on, so that they can be pasted."""
-    given = _given()
-    return completed(text, click.get_current_context().find_root().command, given) if given else text
-
-
-def completed(text: str, commands: click.Command, given: Mapping[str, object]) -> str:
-    """A text whose `cep` commands have the given options, as far as they take them and do not have them."""
-    assert isinstance(commands, click.Group)
-
-    def with_given(found: re.Match[str]) -> str:
-        command = commands.get_command(click.Context(commands), found["name"])
-        takes = {} if command is None else {option: one for one in command.params for option in one.opts}
-        more = ""
-        for option, value in given.items():
-            values = value if isinstance(value, tuple) else (value,)
-            if option in takes and (len(values) == 1 or takes[option].multiple) and option not in found["rest"].split():
-                more += "".join(f" {option} {shlex.quote(str(one))}" for one in values)
-        return found[0] + more
-
-    return _COMMAND.sub(with_given, text) if given else text
-
-
-def tell_notes(notes: Iterable[str]) -> None:
-    """Tell what stands beside the result of a command."""
-    for note in notes:
-        say(f"note: {complete(note)}", err=True)
-
-
 def repeat(option: str, value: object) -> None:
     """Let the next steps of the present command have an option that it was not given, but stands for what it took."""
     if value not in (None, (), DEFAULT_CONFIG):
-        _given()[option] = value
+        repeated()[option] = value
 
 
 def repeated_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -240,23 +199,6 @@ def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pat
         if name not in asked:
             known = ", ".join(f"${other}" for other in sorted(asked)) or "none"
             say(f"note: --param {name}: no pattern asks for ${name}; asked for are: {known}", err=True)
-
-
-def next_command(*words: object, **options: object) -> str:
-    """Return a command that can be pasted into a shell, with what the present command works on (`complete`).
-
-    An option that is None or False is left out.
-
-    Examples
-    --------
-    >>> next_command("explain", stream="trades", pattern_set="big ones", version=None, analyze=True)
-    "cep explain --stream trades --pattern-set 'big ones' --analyze"
-    """
-    given: list[str] = []
-    for name, value in options.items():
-        if value is not None and value is not False:
-            given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return complete(shlex.join(["cep", *map(str, words), *given]))
 
 
 @contextmanager

@@ -15,10 +15,8 @@ import click
 from cep_pipeline.cli.options import (
     PATH,
     Day,
-    complete,
     configuration_options,
     json_option,
-    next_command,
     one_of_two,
     pattern_file_options,
     pattern_set_option,
@@ -34,7 +32,9 @@ from cep_pipeline.cli.sources import (
 )
 from cep_pipeline.cli.terminal import (
     Terminal,
+    complete,
     format_seconds,
+    next_command,
     output_console,
     plain_value,
     say,

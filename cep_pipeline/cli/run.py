@@ -21,13 +21,20 @@ from cep_pipeline.cli.options import (
     days_options,
     json_option,
     naming_run,
-    next_command,
     one_of_two,
     repeated_option,
 )
-from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import chosen_stream
-from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, styled, table_of
+from cep_pipeline.cli.terminal import (
+    ConsoleObserver,
+    Terminal,
+    next_command,
+    output_console,
+    plain_value,
+    say_json,
+    styled,
+    table_of,
+)
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import OPTIONS
 

@@ -11,16 +11,9 @@ from typing import Any
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import (
-    Day,
-    configuration_options,
-    json_option,
-    pattern_file_options,
-    pattern_set_option,
-    tell_notes,
-)
+from cep_pipeline.cli.options import Day, configuration_options, json_option, pattern_file_options, pattern_set_option
 from cep_pipeline.cli.sources import Asked
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of, tell_notes
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import parse_window
 from cep_pipeline.pipeline.statistics import (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cep_pipeline.cli.options import configuration_options, counted, data_option, json_option, next_command
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled, table_of
+from cep_pipeline.cli.options import configuration_options, counted, data_option, json_option
+from cep_pipeline.cli.terminal import Terminal, next_command, output_console, say_json, styled, table_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:

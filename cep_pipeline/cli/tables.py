@@ -7,14 +7,8 @@ from pathlib import Path
 
 import click
 
-from cep_pipeline.cli.options import (
-    complete,
-    config_option,
-    configuration_options,
-    counted,
-    json_option,
-)
-from cep_pipeline.cli.terminal import output_console, say, say_json
+from cep_pipeline.cli.options import config_option, configuration_options, counted, json_option
+from cep_pipeline.cli.terminal import ConsoleObserver, complete, output_console, say, say_json
 from cep_pipeline.errors import DataError
 
 
@@ -89,7 +83,6 @@ def verify(config: Path, stream: str | None, deep: bool, as_json: bool) -> None:
       cep verify --deep                               also read all data, and compare its digests
       cep verify --stream us_equity_trades --deep
     """
-    from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.pipeline.configuration import Configuration
 
     warehouse = Configuration.load(config).open_warehouse()
@@ -127,7 +120,6 @@ def restore(config: Path, replace: bool, as_json: bool) -> None:
       cep restore
       cep restore --replace                           the catalog is there, and damaged
     """
-    from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.warehouse import Warehouse
 

@@ -1,15 +1,19 @@
 """All that commands print: no text from data or configuration controls the terminal, or is taken for markup.
 
 Commands print by `say`, `say_json` and a `Terminal`, and never by click or rich themselves; ruff refuses those.
-Times, rates and ratios are written with the figures that count.
+Times, rates and ratios are written with the figures that count. A `ConsoleObserver` shows how far a long command is.
+Commands that are named in a text can be pasted (`complete`).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 import sys
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from pathlib import Path, PurePath
@@ -19,6 +23,7 @@ from uuid import UUID
 import click
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +31,8 @@ from cep_pipeline.foreign_text import MOST_IN_CELL, shortened, shortened_message
 
 if TYPE_CHECKING:
     from rich.status import Status
+
+    from cep_pipeline.pipeline.day_work import Progress as Told
 
 PIPE_WIDTH = 160
 
@@ -243,3 +250,88 @@ def times_as_fast(ratio: float) -> str:
     if ratio >= 100:
         return f"{ratio:,.0f}"
     return f"{ratio:#.3g}"
+
+
+class ConsoleObserver(Progress):
+    """Shows the steps of a command as progress bars, and keeps its notes above them."""
+
+    def __init__(self, console: Terminal) -> None:
+        self._terminal = console
+        bars = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        super().__init__(SpinnerColumn(), *bars, console=console, transient=True, disable=not console.is_terminal)
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[Told]:
+        if not self._terminal.is_terminal:  # a log: one line a step, no bars
+            self._terminal.print(what)
+        task = self.add_task(visible(what), total=None)
+
+        def told(done: int, total: int) -> None:
+            self.update(task, completed=done, total=total)
+
+        try:
+            yield told
+        finally:
+            self.remove_task(task)
+
+    def note(self, text: str) -> None:
+        self._terminal.note(complete(text))
+
+
+# -- commands in what is printed, and notes ----------------------------------------------------------------------------
+
+_COMMAND = re.compile(r"\bcep (?P<name>[a-z]+)\b(?=(?P<rest>[^`\n;]*))")
+"""A command in a text, and what stands behind it, to the end of the line or of the sentence at the most."""
+
+
+def repeated() -> dict[str, object]:
+    """The options by which the present command was told what it works on; its next steps have them too."""
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.find_object(dict)
+    return {} if found is None else found
+
+
+def complete(text: str) -> str:
+    """Give the `cep` commands in a text what the present command works on, so that they can be pasted."""
+    given = repeated()
+    return completed(text, click.get_current_context().find_root().command, given) if given else text
+
+
+def completed(text: str, commands: click.Command, given: Mapping[str, object]) -> str:
+    """A text whose `cep` commands have the given options, as far as they take them and do not have them."""
+    assert isinstance(commands, click.Group)
+
+    def with_given(found: re.Match[str]) -> str:
+        command = commands.get_command(click.Context(commands), found["name"])
+        takes = {} if command is None else {option: one for one in command.params for option in one.opts}
+        more = ""
+        for option, value in given.items():
+            values = value if isinstance(value, tuple) else (value,)
+            if option in takes and (len(values) == 1 or takes[option].multiple) and option not in found["rest"].split():
+                more += "".join(f" {option} {shlex.quote(str(one))}" for one in values)
+        return found[0] + more
+
+    return _COMMAND.sub(with_given, text) if given else text
+
+
+def next_command(*words: object, **options: object) -> str:
+    """Return a command that can be pasted into a shell, with what the present command works on (`complete`).
+
+    An option that is None or False is left out.
+
+    Examples
+    --------
+    >>> next_command("explain", stream="trades", pattern_set="big ones", version=None, analyze=True)
+    "cep explain --stream trades --pattern-set 'big ones' --analyze"
+    """
+    given: list[str] = []
+    for name, value in options.items():
+        if value is not None and value is not False:
+            given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return complete(shlex.join(["cep", *map(str, words), *given]))
+
+
+def tell_notes(notes: Iterable[str]) -> None:
+    """Tell what stands beside the result of a command."""
+    for note in notes:
+        say(f"note: {complete(note)}", err=True)

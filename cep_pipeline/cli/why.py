@@ -21,15 +21,20 @@ from cep_pipeline.cli.options import (
     days_asked,
     days_options,
     json_option,
-    next_command,
     one_of_two,
     pattern_file_options,
-    tell_notes,
     with_options,
 )
-from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
-from cep_pipeline.cli.terminal import Terminal, output_console, say_json, table_of
+from cep_pipeline.cli.terminal import (
+    ConsoleObserver,
+    Terminal,
+    next_command,
+    output_console,
+    say_json,
+    table_of,
+    tell_notes,
+)
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.foreign_text import listed
