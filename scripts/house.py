@@ -35,23 +35,23 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_351),
-    "planning": (("cep_pipeline/planning",), 4_964),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_348),
+    "planning": (("cep_pipeline/planning",), 5_041),
     "warehouse": (("cep_pipeline/warehouse",), 3_273),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_021),
-    "cli": (("cep_pipeline/cli",), 3_573),
+    "cli": (("cep_pipeline/cli",), 3_558),
     "events": (("cep_pipeline/events",), 3_747),
     "adaptation": (("cep_pipeline/adaptation",), 1_629),
     "statistics": (("cep_pipeline/statistics",), 1_924),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        6_964,
+        6_877,
     ),
-    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_930),
-    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_806),
+    "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_933),
+    "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_805),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 265, 152, 20, 90
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 259, 152, 20, 90
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]
