@@ -22,7 +22,7 @@ from cep_pipeline.errors import CepError
 from tests.benchmarks.test_benchmarks import cells
 from tests.cli.command_line import cep as command
 
-QUICK, CUT = 10, 1_500
+QUICK, CUT = 4, 1_500
 without_duckdb = pytest.mark.skipif(duckdb_missing() is not None, reason="duckdb is not installed")
 
 Crime = tuple[datetime, str, float, float]
