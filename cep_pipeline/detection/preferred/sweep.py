@@ -1,8 +1,9 @@
-"""The preferred matches of a clause with lists under skip_till_any_match, found without listing any others.
+"""The preferred matches of a sequence under skip_till_any_match, found without listing any others.
 
 A list of n candidates has 2^n - 1 forms, of which PREFERRED keeps one for each first event. Where each condition reads
-the first event of the match, one other event, or two that follow one another in it, a sweep over the window of each
-start knows that one (`kernels.py`). Of other clauses all matches are listed and compared (`walk.py`).
+the first event of the match, one other event, two that follow one another in it, or a number of events, a sweep over
+the window of each start knows that one (`kernels.py`). Of other clauses all matches are listed and compared
+(`walk.py`), and so are pairs of events: no other way takes less time.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.runs import sequence_of
 from cep_pipeline.detection.preferred import words as at
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.expressions import Element
+from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Element, Length, Literal
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block, ListBlock
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier, instants_of
 from cep_pipeline.slices.views import clause_cache_of, may_match
 
@@ -36,6 +38,8 @@ _sweep = NativeKernel(
 )
 ELEMENTS_AT_ONCE = 1 << 18
 """Events of matches that are written before they are handed on."""
+FEWEST_SINGLES = 3
+"""Variables of single events from which on they are swept: pairs are listed."""
 EVENTS_AT_FIRST = 1 << 10
 """Events of a window that there is room for at first."""
 _READ_AT_ENDS = {
@@ -45,6 +49,33 @@ _READ_AT_ENDS = {
     at.W_LEAVE: frozenset({Element.LAST}),
 }
 """What a conjunct of each group reads of the last variable that it mentions."""
+
+
+_ANY_NUMBER = np.iinfo(np.int64).max
+
+
+def bounds_in(conjunct: Conjunct) -> tuple[str, int, int] | None:
+    """The list of which a conjunct bounds the number of events, with the least and the greatest number; None: of none.
+
+    Examples
+    --------
+    >>> from cep_pipeline.patterns.expressions import ValueType
+    >>> three = Literal(3, ValueType.INT64)
+    >>> bounds_in(Conjunct((Comparison(Comparator.GT, three, Length("v")),)))
+    ('v', 1, 2)
+    """
+    match conjunct.atoms:
+        case (Between(Length() as length, Literal(int() as low), Literal(int() as high), False),):
+            return length.variable, max(low, 1), high
+        case (Comparison(comparator, Length() as length, Literal(int() as number)),):
+            pass
+        case (Comparison(mirrored, Literal(int() as number), Length() as length),):
+            comparator = mirrored.mirror
+        case _:
+            return None
+    low = {Comparator.GE: number, Comparator.GT: number + 1, Comparator.EQ: number}.get(comparator, 1)
+    high = {Comparator.LE: number, Comparator.LT: number - 1, Comparator.EQ: number}.get(comparator, _ANY_NUMBER)
+    return None if comparator is Comparator.NE else (length.variable, max(low, 1), high)
 
 
 class Steps:
@@ -63,20 +94,25 @@ class Steps:
         self._places = {variable.name: place for place, variable in enumerate(clause.positive)}
         reluctant = {one.variable for one in pattern.operands if one.reluctant}
         found: dict[tuple[int, int], list[TestedConjunct]] = {}
+        numbers = {one.name: [(1, _ANY_NUMBER)] for one in clause.positive}
         self.words: Array | None = None
         for tested in self.groups.conditions.tested:
-            if not any(tested.conjunct in variable.limits for variable in clause.positive):
-                step = self._step(tested)
-                if step is None:
-                    return
-                found.setdefault(step, []).append(tested)
+            bounds = bounds_in(tested.conjunct)
+            if bounds is not None:
+                numbers[bounds[0]].append(bounds[1:])
+                continue
+            step = self._step(tested)
+            if step is None:
+                return
+            found.setdefault(step, []).append(tested)
         words = np.full((len(clause.positive), at.STEP_WORDS), -1, np.int64)
         for place, variable in enumerate(clause.positive):
-            most = (variable.maximum or np.iinfo(np.int64).max) if variable.kleene else 0
-            words[place, : at.W_ELEMENT] = variable.minimum, most, variable.name in reluctant
+            least = max(low for low, _ in numbers[variable.name])
+            most = min(high for _, high in numbers[variable.name])
+            words[place, : at.W_ELEMENT] = least, most if variable.kleene else 0, variable.name in reluctant
             entering = found.get((place, at.W_ENTRY), ())
             words[place, at.W_CROSSES] = any(self._crosses(one, place) for one in entering)
-            if (place, at.W_PAIR) in found and (variable.maximum is not None or variable.name in reluctant):
+            if (place, at.W_PAIR) in found and (most < _ANY_NUMBER or variable.name in reluctant):
                 return
         for (place, group), own in found.items():
             words[place, group] = self.groups.group_of([tested.conjunct for tested in own])
@@ -109,7 +145,8 @@ def steps_of(pattern: Pattern, clause: Clause) -> Steps | None:
     """The steps of the sweep over a clause; None where its preferred matches are found by listing all."""
     if not pattern.output.is_preferred or not pattern.strategy.forks or not before_is_earlier(pattern.ties):
         return None
-    if clause.negations or not is_chain(clause) or not any(variable.kleene for variable in clause.positive):
+    few = len(clause.positive) < FEWEST_SINGLES and not any(variable.kleene for variable in clause.positive)
+    if few or clause.negations or not is_chain(clause):
         return None
     key = "steps of a sweep", pattern.base_type, tuple(one.variable for one in pattern.operands if one.reluctant)
     steps = clause_cache_of(clause).once(key, lambda: Steps(pattern, clause))
@@ -182,7 +219,9 @@ class PreferredSweep:
                 capacity *= 2
             control[at.S_MATCHES :] = 0
             if matches:
-                block = ListBlock(clause, out_offsets[: matches + 1], out_rows[:written], out_slots[:written])
+                block: Block = ListBlock(clause, out_offsets[: matches + 1], out_rows[:written], out_slots[:written])
+                if not any(variable.kleene for variable in clause.positive):
+                    block = MatchBlock(clause, np.ascontiguousarray(block.rows.reshape(matches, -1).T))
                 yield block if owned == EVERYTHING else block.take(self.of.owns(block.first_rows(), block.last_rows()))
 
     def count(self, counters: Counters) -> None:

@@ -55,6 +55,10 @@ CONDITIONS = (
     "c.x != a[1].x",
     "[id]",
     "c.y > 0",
+    "b.LEN >= 2",
+    "a.LEN < 3",
+    "b.LEN BETWEEN 1 AND 2",
+    "2 = a.LEN",
 )
 QUANTIFIERS = ("+", "+?", "{2}", "{2,}", "{2,}?", "{1,2}", "{1,3}?", "*", "*?")
 
@@ -84,6 +88,7 @@ def test_chains_of_lists(data: st.DataObject, stream_rows: list[Row]) -> None:
         ("SEQ(A a, B{2,}? b[], C c)", "TRUE", [2]),
         ("SEQ(A a, B+ b[], C c)", "b[].x > a.x", [49]),
         ("SEQ(A a, B+ b[], C c)", "b[i].x > b[i-1].x", [10]),
+        ("SEQ(A a, B+ b[], C c)", "b.LEN > 97", [98]),
         ("B+ b[]", "TRUE", list(range(98, 0, -1))),
     ],
 )
@@ -98,7 +103,7 @@ def test_lists_of_which_there_are_too_many(structure: str, condition: str, lengt
 
 
 @pytest.mark.parametrize(
-    "condition", ["sum(b[].x) > 3", "b.LEN > 3", "b[].x > c.x", "b[i].x > b[1].x", "c.x > a.x AND b[].x < avg(b[].x)"]
+    "condition", ["sum(b[].x) > 3", "b.LEN != 3", "b[].x > c.x", "b[i].x > b[1].x", "c.x > a.x AND b[].x < avg(b[].x)"]
 )
 def test_what_a_sweep_does_not_know_is_listed(condition: str) -> None:
     pattern = parsed(f"PATTERN SEQ(A a, B+ b[], C c) WHERE {condition} WITHIN 1 day OUTPUT PREFERRED")
