@@ -349,7 +349,7 @@ class _Statement:
         output = _OUTPUTS[text]
         if self.scope.reluctant and not output.is_preferred:
             message = (
-                "a reluctant quantifier has a meaning with OUTPUT PREFERRED only; leave out the last '?', or add it"
+                "a reluctant quantifier has a meaning with OUTPUT PREFERRED only; leave out the last '?', or write that"
             )
             raise self.cursor.error(message, self.scope.reluctant[0])
         return output
@@ -506,6 +506,9 @@ class _Statement:
             return "; GROUP BY stands behind SUMMARIZE"
         if token.word in ("NAME", "PATTERN"):
             return "; statements are separated by ';'"
+        outputs = [output.value for output in Output if " " not in output.value]
+        if token.word in outputs or did_you_mean(token.text, outputs):
+            return f"; OUTPUT stands behind WITHIN: {', '.join(f'OUTPUT {one.value}' for one in Output)}"
         if token.word == "STRATEGY":
             return "; a strategy stands behind WHERE, as in WHERE skip_till_next_match { a.x < b.x }"
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""

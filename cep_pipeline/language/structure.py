@@ -54,6 +54,8 @@ class StructureParser:
         hint = f"; parts of {operator.word} are separated by ','"
         if self.cursor.at_symbol("{"):
             hint = "; how many events stands behind their type, as in A{2,} v[]"
+        elif self.cursor.at_symbol("?"):
+            hint = "; a quantifier stands behind a type, as in A? v or A+? v[]: not behind a variable or KL( )"
         end = self.cursor.expect_symbol(")", hint)
         return Composite(Operator(operator.word), tuple(operands), Span(operator.span.start, end.span.end))
 
@@ -219,7 +221,10 @@ class StructureParser:
         """Read a variable; a type may stand `alone` in Kleene(GOOG), as in MCEP [0129]: it is its own variable."""
         if alone and self.cursor.at_symbol(")") and self.cursor.previous.kind is Kind.WORD:
             return self.cursor.previous
-        return self.cursor.expect_name("a variable", "; a type is followed by a variable, as in SEQ(A a, B b)")
+        hint = "; a type is followed by a variable, as in SEQ(A a, B b)"
+        if self.cursor.at_symbol("?"):
+            hint = "; a quantifier has one '?' directly behind it where it is reluctant, as in A+? v[] or A?? v"
+        return self.cursor.expect_name("a variable", hint)
 
     def _declare(
         self,
