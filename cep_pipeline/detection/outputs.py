@@ -276,7 +276,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     table = _listed_up_to(detection, at_least, FEW_S)
     if table is not None:
         return table
-    seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
+    seconds = _least_seconds(pattern, events)
     most = listed_in(seconds, pattern)
     if most <= at_least and seconds <= FEW_S:
         return None
@@ -285,19 +285,38 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
 
 
 def _counted_by_listing(detection: Detection) -> int | None:
-    """The number of matches, listed sooner than merged runs have read the events; None where they are not."""
+    """The number of matches, listed sooner than merged runs have read the events; None where they are not.
+
+    Where that is not done by then, they are listed for a share of the time that merged runs surely take.
+    """
     pattern, events = detection.pattern, detection.events
     if detection.route(Sink.COMPRESS).lists:
         return None
+    count = _number_up_to(detection, few_matches(events), READ_S * len(events))
+    if count is None:
+        seconds = COUNTED_SHARE * _least_seconds(pattern, events)
+        if seconds > READ_S * len(events):
+            count = _number_up_to(detection, listed_in(seconds, pattern), seconds)
+    if count is not None:
+        detection.counters.went(pattern.name, Route(Sink.COUNT, Executor.MECHANISM, LISTED_SOONER))
+    return count
+
+
+def _number_up_to(detection: Detection, most: int, seconds: float) -> int | None:
+    """The number of listed matches; None where there are more, or they are looked for longer than so many seconds."""
     counters = detection.counters.anew()
     try:
-        with at_most_seconds(READ_S * len(events), time.process_time):
-            [count] = _together([replace(detection, counters=counters, limit=few_matches(events))]).count()
+        with at_most_seconds(seconds, time.process_time):
+            [count] = _together([replace(detection, counters=counters, limit=most)]).count()
     except (TooManyMatches, NoRoom, MemoryError, LimitReached):
         return None
     detection.counters.add(counters)
-    detection.counters.went(pattern.name, Route(Sink.COUNT, Executor.MECHANISM, LISTED_SOONER))
     return count
+
+
+def _least_seconds(pattern: Pattern, events: PreparedEvents) -> float:
+    """The seconds that merged runs of a pattern take at least."""
+    return sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
 
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
