@@ -51,7 +51,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_805),
 }
 """Rooms of the house: their folders, and the most lines of code that they may have."""
-FILES, THRESHOLDS, KERNELS, CHOOSERS = 259, 153, 20, 91
+FILES, THRESHOLDS, KERNELS, CHOOSERS = 259, 153, 20, 92
 """Bounds of the files of the package; in detection, of numbers, kernels, and functions that may answer None."""
 
 Graph = Mapping[str, set[str]]
@@ -228,7 +228,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
         ("circles of files", len(of_files), 0, map(" ".join, of_files)),
         ("circles of packages", len(of_packages), 0, map(" ".join, of_packages)),
         ("cited pages that are not there", len(missing), 0, missing),
-        ("kB of pages", pages // 1000, 368, ()),
+        ("kB of pages", pages // 1000, 371, ()),
         ("bytes of the README", len((house.checkout / "README.md").read_bytes()), 10_000, ()),
     ]
 
