@@ -52,6 +52,8 @@ MOST_LISTED = 1 << 27
 """Events of listed matches that buffers may hold, which take 1 to 4 bytes each: half a gigabyte."""
 COUNTING_S = 20.0
 """Longest time to count matches for which there is no memory: a user waits for an error."""
+FEWEST_SINGLES = 3
+"""Single events of a sequence from which on the preferred ones are swept: pairs are listed in less time."""
 
 
 # Whether a call makes a plan (`planned.worth_planning`).

@@ -16,6 +16,7 @@ from cep_pipeline.compiled.native import NativeKernel, words_of
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.conditions.groups import ConditionGroups, TestedConjunct, conditions_of
 from cep_pipeline.detection.conditions.program import KERNEL_SOURCES, Program
+from cep_pipeline.detection.costs import FEWEST_SINGLES
 from cep_pipeline.detection.limits import ask_for, go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.nfab.automaton import is_chain
@@ -38,8 +39,6 @@ _sweep = NativeKernel(
 )
 ELEMENTS_AT_ONCE = 1 << 18
 """Events of matches that are written before they are handed on."""
-FEWEST_SINGLES = 3
-"""Variables of single events from which on they are swept: pairs are listed."""
 EVENTS_AT_FIRST = 1 << 10
 """Events of a window that there is room for at first."""
 _READ_AT_ENDS = {
