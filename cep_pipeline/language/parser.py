@@ -349,7 +349,7 @@ class _Statement:
         output = _OUTPUTS[text]
         if self.scope.reluctant and not output.is_preferred:
             message = (
-                "a reluctant quantifier has a meaning with OUTPUT PREFERRED only; leave out the last '?', or write that"
+                "a reluctant quantifier has a meaning with OUTPUT PREFERRED only: write that, or leave out the last '?'"
             )
             raise self.cursor.error(message, self.scope.reluctant[0])
         return output

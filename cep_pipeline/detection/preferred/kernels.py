@@ -357,5 +357,4 @@ def sweep(words: Any) -> int:
             go_back(words, first, reach)
             if length_from(machine, 0, 0) > 0:
                 read_off(words, first, reach)
-    control[at.S_READ] += read
     return at.DONE
