@@ -35,7 +35,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_383),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_382),
     "planning": (("cep_pipeline/planning",), 5_041),
     "warehouse": (("cep_pipeline/warehouse",), 3_273),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_021),
@@ -45,7 +45,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "statistics": (("cep_pipeline/statistics",), 1_924),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        6_885,
+        6_920,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_933),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_805),
@@ -228,7 +228,7 @@ def figures(house: House) -> list[tuple[str, int, int, Iterable[str]]]:
         ("circles of files", len(of_files), 0, map(" ".join, of_files)),
         ("circles of packages", len(of_packages), 0, map(" ".join, of_packages)),
         ("cited pages that are not there", len(missing), 0, missing),
-        ("kB of pages", pages // 1000, 371, ()),
+        ("kB of pages", pages // 1000, 372, ()),
         ("bytes of the README", len((house.checkout / "README.md").read_bytes()), 10_000, ()),
     ]
 

@@ -515,6 +515,7 @@ class _Query:
         self.default_within, self.names = within, names
         self.assumptions: dict[str, None] = {}
         self.problems: list[PatternError] = []
+        self.told: dict[str, exp.Expr] = {}  # what a condition or a measure says, and where
         self.uses_steps = self.reads_others = False
         if not clauses.pattern:
             raise text.error("this MATCH_RECOGNIZE has no PATTERN", clauses.span)
@@ -539,8 +540,20 @@ class _Query:
         self.defined = self._definitions()
         self.gaps = self._gaps()
         self.partition = [self._attribute(one) for one in self.match.args.get("partition_by") or ()]
-        if set(self.partition) - {self.schema.type_attribute}:  # an event has a type
-            self._assume(f"Each row has a value of {', '.join(self.partition)}.")
+        sure = {"timestamp", self.schema.type_attribute, *self.schema.key}  # without these a row is no event
+        if self.schema.quality is not None:
+            checks = self.schema.quality.expectations
+            sure |= {one.column for one in checks if one.not_null and one.severity == "critical"}
+        for name, node in zip(self.partition, self.match.args.get("partition_by") or (), strict=True):
+            if self._type(name) is ValueType.FLOAT64:
+                raise self._refused(f"rows whose {name} is NaN are one partition in SQL, and none here", node)
+            if name not in sure:
+                raise self._refused(
+                    f"in SQL the rows without a value of {name} are one partition, and here each is alone; where all "
+                    "rows have a value, let the schema say so under quality: expectations: "
+                    f"[{{column: {name}, not_null: true}}]",
+                    node,
+                )
 
     def _use(self, pattern: _Node) -> None:
         """Take a pattern for that of the query."""
@@ -573,7 +586,13 @@ class _Query:
         try:
             parse_patterns(statement, self.schema, source=self.text.name)
         except PatternError as error:
-            raise self.text.error(f"this cannot be said: {error.message}", self.clauses.pattern_span) from error
+            message, line = f"this cannot be said: {error.message}", statement.splitlines()[error.line - 1]
+            if self.default_within and not line.startswith(("PATTERN", "WHERE", "  AND", "RETURN")):
+                raise InputError(f"--within {self.default_within}: {error.message}") from error
+            for text, node in self.told.items():
+                if line.find(text) <= error.column - 1 < line.find(text) + len(text):
+                    raise self._refused(message, node) from error
+            raise self.text.error(message, self.clauses.pattern_span) from error
         return Translation(
             statement, tuple(self.assumptions), self.text.name, self.text.place(self.clauses.span.start)[0]
         )
@@ -817,6 +836,7 @@ class _Query:
                 first, later = [self._whole(member, _Here(row))], True
             if not all(first):
                 never[row] = member
+            self.told.update((one, member) for one in (*first, later) if isinstance(one, str))
             yield from dict.fromkeys(
                 one for one in (*first, later or f"{row.variable}.LEN = 1") if isinstance(one, str)
             )
@@ -1191,10 +1211,16 @@ class _Query:
         if name in ("min", "max"):
             return f"{'least' if name == 'min' else 'greatest'}({', '.join(texts)})"
         if name == "avg":
-            summed = self._over_one_way("sum", rows, attribute, node)
-            return f"{summed} / ({self._count(rows, attribute)})"
+            summed, counted = self._over_one_way("sum", rows, attribute, node), self._count(rows, attribute)
+            if self._type(attribute) is not ValueType.INT64:
+                return f"{summed} / ({counted})"
+            of_each = [f"avg{text[3:]} * count{text[3:]}" if text[-1] == ")" else f"1.0 * {text}" for text in texts]
+            reals = " + ".join(f"coalesce({text}, 0)" for text in of_each)
+            return f"coalesce(({summed}) / ({counted}), ({reals}) / ({counted}))"  # where the sum leaves int64
         if name != "sum":
             raise self._refused(f"{name} over the rows of several variables cannot be said", node)
+        if self._type(attribute) is ValueType.INT64:
+            return f"{' + '.join(map(_null_as_0, texts))} + 0 * coalesce({', '.join(texts)})"
         while len(texts) > 1:  # in pairs, which grows less than one after the other
             pairs = [texts[at : at + 2] for at in range(0, len(texts), 2)]
             texts = [f"coalesce({one[0]} + {one[1]}, {', '.join(one)})" if len(one) > 1 else one[0] for one in pairs]
@@ -1234,9 +1260,16 @@ class _Query:
                 return f"(count{before} + {one})"
             case "min" | "max":
                 return f"{'least' if name == 'min' else 'greatest'}({name}{before}, {own})"
+            case "sum" if self._type(attribute) is ValueType.INT64:
+                texts = [f"sum{before}", own]
+                return f"({' + '.join(map(_null_as_0, texts))} + 0 * coalesce({', '.join(texts)}))"
             case "sum":  # a null is left out
                 return f"coalesce(sum{before} + {own}, sum{before}, {own})"
-        return f"coalesce((sum{before} + {own}) / (count{before} + 1), avg{before}, {own})"
+        # The second is for a sum that leaves int64.
+        summed = [f"({one} + {own}) / (count{before} + 1)" for one in (f"sum{before}", f"avg{before} * count{before}")]
+        if self._type(attribute) is not ValueType.INT64:
+            del summed[1]
+        return f"coalesce({', '.join(summed)}, avg{before}, {own})"
 
     # RETURN
 
@@ -1248,6 +1281,7 @@ class _Query:
             text = self._tried(self._measure, value)
             name = _word(alias.alias if isinstance(alias, exp.Alias) else value.name, "value")
             items[self._free_name(f"{name}_" if name.lower() in _FIXED else name, items)] = text or ""
+            self.told[text or ""] = value
         return [f"{text} AS {name}" for name, text in items.items()]
 
     def _measure(self, value: exp.Expr) -> str:
@@ -1269,6 +1303,11 @@ def _most_rows(node: _Node) -> int | None:
 def _end_of(row: _Row, *, ahead: bool) -> str:
     """The first row of a variable, or its last one."""
     return f"{row.variable}{'[1]' if ahead else f'[{row.variable}.LEN]'}" if row.is_list else row.variable
+
+
+def _null_as_0(text: str) -> str:
+    """A whole number with 0 where nothing was there to be summed; a sum that has left int64 stays null."""
+    return f"coalesce({text}, {f'0 % coalesce(0 * min{text[3:]}, 1)' if text[-1] == ')' else 0})"
 
 
 def _word(name: str, otherwise: str) -> str:

@@ -8,7 +8,7 @@ import random
 import re
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import accumulate, product
 from operator import add, eq, ge, gt, le, lt, ne, sub
 from pathlib import Path
@@ -371,7 +371,7 @@ def answers(inside: str, rows: str, partitioned: bool = False) -> list[list[Any]
     """
     kind = "string" if re.search(":[a-z]", rows) else "int64"
     schema = cep.StreamSchema.from_dict(
-        {"name": "t", "base_type": "Row", "attributes": {"who": "string", "price": kind}}
+        {"name": "t", "base_type": "Row", "key": ["who"], "attributes": {"who": "string", "price": kind}}
     )
     table = [
         {
@@ -509,6 +509,45 @@ def test_intervals_are_merged_as_far_as_the_first_one_reaches() -> None:
         answers(f"MEASURES MAX(price) AS e {PAST} PATTERN (B* A) DEFINE B AS MAX(price) >= NEXT(price)", rows)
 
 
+def test_a_sum_that_leaves_int64_is_null_and_its_mean_is_not() -> None:
+    """SQL ends with an error at the sum, and gives the mean."""
+    large = 6 * 10**18
+    rows = f"1:{large} 2: 3:{large} 4:2 5:{large}"
+    whole = f"MEASURES SUM(price) AS s, AVG(price) AS m {PAST} PATTERN"
+    for pattern in ("(A{5})", "(A B{3} C)", "(A B C D E)", "(A+ B+ C)", "(A B*)", "(A? B? C D E)"):
+        assert answers(f"{whole} {pattern}", rows) == [[None, pytest.approx(3 * large / 4)]], pattern
+        few = [[10, 2.5]]
+        assert answers(f"{whole} {pattern}", "1:2 2: 3:3 4:2 5:3") == few, pattern
+        assert answers(f"{whole} {pattern}", "1: 2: 3: 4: 5:") == [[None, None]], pattern
+    # So far: the second row with a value takes the sum over the edge, and no mean.
+    rows = f"1:{large} 2: 3:{large} 4:{large} 5:1"
+    assert answers(f"MEASURES COUNT(*) AS n {PAST} PATTERN (A+) DEFINE A AS SUM(A.price) > 0", rows) == [[2], [1], [2]]
+    mean = "MEASURES COUNT(*) AS n, LAST(price) AS x {} PATTERN (A+) DEFINE A AS AVG(A.price) > 5 * 1000000000000000000"
+    assert answers(mean.format(PAST), rows) == [[4, large]]
+
+
+@pytest.mark.parametrize(
+    ("more", "has_values"),
+    [
+        ("key: [k]", True),
+        ("quality: {expectations: [{column: k, not_null: true}]}", True),
+        (
+            "quality: {expectations: [{column: k, not_null: true, severity: warning}, {column: x, not_null: true}]}",
+            False,
+        ),
+    ],
+)
+def test_a_partition_by_a_column_that_has_a_value_in_each_row(tmp_path: Path, more: str, has_values: bool) -> None:
+    path = tmp_path / "s.yaml"
+    layout = "source: {format: csv, path: 's.csv'}\nattributes: {k: string, x: int64}"
+    path.write_text(f"name: s\nbase_type: Row\ntimestamp: at\n{layout}\n{more}\n", encoding="utf-8")
+    sql = "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k PATTERN (A B))"
+    refused = nullcontext() if has_values else pytest.raises(PatternError, match="each is alone")
+    with refused:
+        (one,) = translate_match_recognize(sql, cep.StreamSchema.load(path), "q.sql", None)
+        assert "PARTITION BY k" in one.statement and not any("value" in said for said in one.assumptions)
+
+
 # -- statements --------------------------------------------------------------------------------------------------------
 
 
@@ -541,14 +580,13 @@ SELECT v.symbol, v.bottom FROM ticks MATCH_RECOGNIZE (
 
 
 def test_what_is_taken_for_granted_is_told() -> None:
-    one = translated("PARTITION BY size PATTERN (A B+)", within="2 hours")
+    one = translated("PARTITION BY symbol PATTERN (A B+)", within="2 hours")
     assert one.assumptions == (
         "Without ORDER BY rows are in the order of the stream.",
-        "Each row has a value of size.",
         "Without AFTER MATCH SKIP this skips past the last row, as the standard says.",
         "No match is longer than 2 hours, as --within says.",
     )
-    assert one.statement.splitlines()[-2:] == ["OUTPUT PREFERRED NON_OVERLAP", "RETURN a.size AS size"]
+    assert one.statement.splitlines()[-2:] == ["OUTPUT PREFERRED NON_OVERLAP", "RETURN a.symbol AS symbol"]
     other = translated(f"PARTITION BY symbol ORDER BY ts {NEXT} PATTERN (A B)", within=None)
     assert other.assumptions == ("ORDER BY ts is taken for the timestamp of the stream ticks.",)
 
@@ -584,7 +622,13 @@ def test_what_is_taken_for_granted_is_told() -> None:
         (
             "A{2}",
             "A AS SUM(A.price) < 9",
-            "a[1].price < 9 AND coalesce(sum(a[..i-1].price) + a[i].price, sum(a[..i-1].price), a[i].price) < 9",
+            "a[1].price < 9 AND (coalesce(sum(a[..i-1].price), 0 % coalesce(0 * min(a[..i-1].price), 1)) + "
+            "coalesce(a[i].price, 0) + 0 * coalesce(sum(a[..i-1].price), a[i].price)) < 9",
+        ),
+        (
+            "A{2}",
+            "A AS SUM(A.cost) < 9",
+            "a[1].cost < 9 AND coalesce(sum(a[..i-1].cost) + a[i].cost, sum(a[..i-1].cost), a[i].cost) < 9",
         ),
         ("A B C", "C AS price > FIRST(price) AND size > PREV(size)", "c.price > a.price AND c.size > b.size"),
         ("A B{2}", "B AS price > LAST(price, 1)", "b[1].price > a.price AND b[i].price > b[i-1].price"),
@@ -650,7 +694,7 @@ def test_a_variable_for_any_rows_between_others_is_a_strategy(pattern: str, stru
         ("COUNT(*)", "A{2} B", "3"),
         ("COUNT(*) * 2", "A+ B", "(a.LEN + 1) * 2"),
         ("MAX(price)", "A B+", "greatest(a.price, max(b[].price))"),
-        ("SUM(price)", "A B+", "coalesce(a.price + sum(b[].price), a.price, sum(b[].price))"),
+        ("SUM(cost)", "A B+", "coalesce(a.cost + sum(b[].cost), a.cost, sum(b[].cost))"),
         ("LAST(timestamp)", "A B*", "coalesce(b[b.LEN].timestamp, a.timestamp)"),
         ("LAST(symbol)", "A B*", "coalesce(a_2.symbol, b[b.LEN].symbol)"),
         ("LAST(price)", "A+ B?", "coalesce(b.price, a[a.LEN].price + 0 % coalesce(0 * b.seq, 1))"),
@@ -677,6 +721,10 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
 @pytest.mark.parametrize(
     ("inside", "place", "message"),
     [
+        ("PARTITION BY symbol, size PATTERN (A)", "size", "[{column: size, not_null: true}]"),
+        ("PATTERN (A B) DEFINE A AS size > 2, B AS symbol > 3 AND size > 2", "symbol > 3", "cannot compare string"),
+        ("MEASURES A.size AS x, SQRT(B.symbol) AS y PATTERN (A B)", "SQRT(B", "cannot apply sqrt to string"),
+        ("PARTITION BY cost PATTERN (A)", "cost", "rows whose cost is NaN"),
         ("PATTERN (A (B C)+) DEFINE A AS price > 1", "+", "a quantifier can be said of one variable"),
         ("PATTERN (^ A)", "^", "begin and the end of a partition"),
         ("PATTERN (A B A)", "A)", "A stands twice"),
@@ -731,6 +779,12 @@ def test_what_cannot_be_said_is_refused_at_its_place(inside: str, place: str | N
     if place is not None:
         assert refused.value.line == 3
         assert f"  {inside})"[refused.value.column - 1 :].startswith(place)
+
+
+def test_a_window_that_is_none_is_told_of_the_option() -> None:
+    for said in ("3", "nonsense"):
+        with pytest.raises(InputError, match=f"--within {said}: expected a"):
+            translated(f"PARTITION BY symbol {NEXT} PATTERN (A+)", within=said)
 
 
 @pytest.mark.parametrize(
