@@ -99,7 +99,7 @@ class Limits:
     Attributes
     ----------
     max_matches
-        Matches that are listed, before OUTPUT and CONSUME decide about them.
+        Matches that are listed, before NON_OVERLAP and CONSUME decide about them.
     time_s
         Seconds of work on each slice of the day.
     max_bytes
@@ -145,7 +145,7 @@ class LimitedPattern:
     then
         What followed.
     matches, exact
-        The number of its matches, before OUTPUT and CONSUME; not exact: it has at least so many.
+        The number of its matches, before NON_OVERLAP and CONSUME; not exact: it has at least so many.
     """
 
     limit: str

@@ -193,7 +193,7 @@ class LimitSettings(Document):
     """The limits of each pattern on a day. One that reaches a limit is stopped; the others have all their matches."""
 
     max_matches: int | None = setting(
-        "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
+        "The most matches of a pattern on a day, before NON_OVERLAP and CONSUME decide about them. With more none of "
         "them is published. `null`: no limit.",
         100_000_000,
         ge=0,

@@ -63,6 +63,17 @@ def test_every_mechanism_gives_up_a_pattern_with_too_many_matches(mechanism: str
 
 
 @pytest.mark.parametrize("mechanism", list(MECHANISMS))
+@pytest.mark.parametrize("condition", ["TRUE", "c.timestamp > 2 * b.timestamp - a.timestamp"])
+def test_the_limit_of_preferred_matches_is_of_those_that_are_kept(mechanism: str, condition: str) -> None:
+    text = f"NAME many PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match {{ {condition} }} WITHIN 1 hour"
+    free, _ = detected(f"{text} OUTPUT PREFERRED", mechanism, {})
+    assert 110 < free.matches["many"] <= 120 < detected(text, mechanism, {})[0].matches["many"] / 100
+    for limit, reached in ((free.matches["many"], {}), (free.matches["many"] - 1, {"many": "max_matches"})):
+        given = {"many": Limits(max_matches=limit)}
+        assert detected(f"{text} OUTPUT PREFERRED", mechanism, given)[0].limited == reached
+
+
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
 def test_lists_without_end_are_given_up_soon(mechanism: str) -> None:
     _, expected = detected(GOOD, mechanism, {})
     given = {"good": Limits(max_matches=1000), "lists": Limits(max_matches=1000)}
