@@ -540,14 +540,14 @@ class _Query:
         self.defined = self._definitions()
         self.gaps = self._gaps()
         self.partition = [self._attribute(one) for one in self.match.args.get("partition_by") or ()]
-        sure = {"timestamp", self.schema.type_attribute, *self.schema.key}  # without these a row is no event
+        self.valued = {"timestamp", "seq", self.schema.type_attribute, *self.schema.key}  # all events have these
         if self.schema.quality is not None:
             checks = self.schema.quality.expectations
-            sure |= {one.column for one in checks if one.not_null and one.severity == "critical"}
+            self.valued |= {one.column for one in checks if one.not_null and one.severity == "critical"}
         for name, node in zip(self.partition, self.match.args.get("partition_by") or (), strict=True):
             if self._type(name) is ValueType.FLOAT64:
                 raise self._refused(f"rows whose {name} is NaN are one partition in SQL, and none here", node)
-            if name not in sure:
+            if name not in self.valued:
                 raise self._refused(
                     f"in SQL the rows without a value of {name} are one partition, and here each is alone; where all "
                     "rows have a value, let the schema say so under quality: expectations: "
@@ -1128,7 +1128,7 @@ class _Query:
         texts = []
         for place, row in enumerate(rows):
             text = f"{_end_of(row, ahead=ahead)}.{attribute}"
-            if attribute not in {"seq", "timestamp", *self.partition}:  # it may be null where a row is
+            if attribute not in self.valued:  # it may be null where a row is
                 beside = [one for one in rows[:place] if not self._exclude(one, row)]
                 if beside and self._type(attribute) not in (ValueType.INT64, ValueType.FLOAT64):
                     raise self._refused("this row may be of several variables: name the one that is meant", node)
@@ -1193,7 +1193,8 @@ class _Query:
     def _over(self, name: str, rows: Sequence[_Row], attribute: str, node: exp.Expr) -> str | None:
         """An aggregate over all rows of some variables."""
         if name == "count":
-            if not all(row.is_list or self._type(attribute) is ValueType.INT64 for row in rows):
+            known = attribute in self.valued or self._type(attribute) is ValueType.INT64
+            if not all(known or row.is_list for row in rows):
                 raise self._refused("nulls are left out, which cannot be said here: COUNT(A.*) counts rows", node)
             return self._count(rows, attribute)
         own = [[row for row in _rows_of(way) if row in rows] for way in self.ways]
@@ -1211,16 +1212,18 @@ class _Query:
         if name in ("min", "max"):
             return f"{'least' if name == 'min' else 'greatest'}({', '.join(texts)})"
         if name == "avg":
-            summed, counted = self._over_one_way("sum", rows, attribute, node), self._count(rows, attribute)
+            counted = self._count(rows, attribute)
             if self._type(attribute) is not ValueType.INT64:
-                return f"{summed} / ({counted})"
-            of_each = [f"avg{text[3:]} * count{text[3:]}" if text[-1] == ")" else f"1.0 * {text}" for text in texts]
-            reals = " + ".join(f"coalesce({text}, 0)" for text in of_each)
-            return f"coalesce(({summed}) / ({counted}), ({reals}) / ({counted}))"  # where the sum leaves int64
+                return f"{self._over_one_way('sum', rows, attribute, node)} / ({counted})"
+            texts = [f"sum{text[3:]}" if text[-1] == ")" else text for text in texts]
+            return f"({' + '.join(f'coalesce({_as_real(text)}, 0.0)' for text in texts)}) / ({counted})"
         if name != "sum":
             raise self._refused(f"{name} over the rows of several variables cannot be said", node)
-        if self._type(attribute) is ValueType.INT64:
-            return f"{' + '.join(map(_null_as_0, texts))} + 0 * coalesce({', '.join(texts)})"
+        sure = [attribute in self.valued and not self._may_lack(row, None) for row in rows]
+        if self._type(attribute) is ValueType.INT64 or all(sure):
+            none = [] if any(sure) else [f"0 * coalesce({', '.join(texts)})"]
+            terms = [text if is_sure else _null_as_0(text) for text, is_sure in zip(texts, sure, strict=True)]
+            return " + ".join([*terms, *none])
         while len(texts) > 1:  # in pairs, which grows less than one after the other
             pairs = [texts[at : at + 2] for at in range(0, len(texts), 2)]
             texts = [f"coalesce({one[0]} + {one[1]}, {', '.join(one)})" if len(one) > 1 else one[0] for one in pairs]
@@ -1228,7 +1231,7 @@ class _Query:
 
     def _count(self, rows: Sequence[_Row], attribute: str) -> str:
         """The number of rows of some variables whose attribute is not null."""
-        counts_rows = attribute in ("seq", "timestamp")
+        counts_rows = attribute in self.valued
         texts: list[str] = []
         sure: dict[frozenset[tuple[_Group, int]], list[_Row]] = {}  # by the alternatives in which a match has them
         for row in rows:
@@ -1252,7 +1255,7 @@ class _Query:
         before = f"({row.variable}[..i-1].{attribute})"
         if name in ("stddev", "median") or (name == "count" and self._type(attribute) is not ValueType.INT64):
             raise self._refused(f"{name} over the rows so far cannot be said", node)
-        one = "1" if attribute in ("seq", "timestamp") else f"coalesce(0 * {own} + 1, 0)"
+        one = "1" if attribute in self.valued else f"coalesce(0 * {own} + 1, 0)"
         if here.step == "first":
             return one if name == "count" else own
         match name:
@@ -1265,11 +1268,9 @@ class _Query:
                 return f"({' + '.join(map(_null_as_0, texts))} + 0 * coalesce({', '.join(texts)}))"
             case "sum":  # a null is left out
                 return f"coalesce(sum{before} + {own}, sum{before}, {own})"
-        # The second is for a sum that leaves int64.
-        summed = [f"({one} + {own}) / (count{before} + 1)" for one in (f"sum{before}", f"avg{before} * count{before}")]
-        if self._type(attribute) is not ValueType.INT64:
-            del summed[1]
-        return f"coalesce({', '.join(summed)}, avg{before}, {own})"
+        if self._type(attribute) is ValueType.INT64:
+            return f"coalesce((coalesce({_as_real(f'sum{before}')}, 0) + {own}) / (count{before} + 1), avg{before})"
+        return f"coalesce((sum{before} + {own}) / (count{before} + 1), avg{before}, {own})"
 
     # RETURN
 
@@ -1308,6 +1309,11 @@ def _end_of(row: _Row, *, ahead: bool) -> str:
 def _null_as_0(text: str) -> str:
     """A whole number with 0 where nothing was there to be summed; a sum that has left int64 stays null."""
     return f"coalesce({text}, {f'0 % coalesce(0 * min{text[3:]}, 1)' if text[-1] == ')' else 0})"
+
+
+def _as_real(text: str) -> str:
+    """A value, or a sum of whole numbers that is there as a float64 where it leaves int64."""
+    return f"{text}, avg{text[3:]} * count{text[3:]}" if text[-1] == ")" else text
 
 
 def _word(name: str, otherwise: str) -> str:

@@ -34,7 +34,7 @@ SCHEMA = cep.StreamSchema.from_dict(
         "name": "ticks",
         "base_type": "Tick",
         "type_attribute": "symbol",
-        "attributes": {"symbol": "string", "price": "int64", "size": "int64", "cost": "float64"},
+        "attributes": {"symbol": "string", "price": "int64", "size": "int64", "cost": "float64", "venue": "string"},
     }
 )
 PAGE_QUERIES: list[tuple[str, str]] = re.findall(
@@ -171,7 +171,7 @@ def drawn_rows(seed: int) -> list[Row]:
         then, size = then + draw.choice([0, 1, 1, 2]) * SECOND, (size + draw.choice([0, 0, 1, 1, 1, 2])) % 4
         price = draw.choice([None, 0, 1, 1, 2, 3])
         row = {"seq": seq, "timestamp": then, "symbol": draw.choice("XXXY"), "price": price, "size": size}
-        rows.append({**row, "cost": [None, 0.0, 0.5, -1.25][(seq * 5 + size) % 4]})
+        rows.append({**row, "cost": [None, 0.0, 0.5, -1.25][(seq * 5 + size) % 4], "venue": [None, "N", "Q"][seq % 3]})
     return rows
 
 
@@ -332,13 +332,14 @@ def queries(draw: st.DrawFn) -> tuple[str, str, list[str]]:
             define.append(f"{name} AS {' AND '.join(tests)}")
     measured = [f"{end}({one}price{more})" for end in ("FIRST", "LAST") for one in ("", "A.") for more in ("", ", 0")]
     measured += [f"{one}.price" for one in names] + [f"COUNT({one}.*)" for one in names] + ["price", "COUNT(*)"]
-    measured += [f"{end}(symbol)" for end in ("FIRST", "LAST")]
+    measured += [f"{end}({name})" for end in ("FIRST", "LAST", "COUNT") for name in ("symbol", "venue")]
     measured += [f"{name}({one}price)" for name in AGGREGATE_WORDS for one in ("", *(f"{one}." for one in names))]
     measured += ["FIRST(cost)", "LAST(cost)", "SUM(cost)", "AVG(cost)", "AVG(A.cost)"]
     return " ".join(parts), ", ".join(define), draw(st.lists(st.sampled_from(measured), max_size=2))
 
 
 AGGREGATE_WORDS = ("SUM", "AVG", "COUNT", "MIN", "MAX")
+NOT_NULL = "{{column: {}, not_null: true}}"
 SPELLED = ("<", "<=", "=", "<>", ">", ">=")
 
 
@@ -527,25 +528,22 @@ def test_a_sum_that_leaves_int64_is_null_and_its_mean_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "has_values"),
+    ("more", "has_values", "summed"),
     [
-        ("key: [k]", True),
-        ("quality: {expectations: [{column: k, not_null: true}]}", True),
-        (
-            "quality: {expectations: [{column: k, not_null: true, severity: warning}, {column: x, not_null: true}]}",
-            False,
-        ),
+        ("key: [k]", True, "coalesce(a.x, 0) + coalesce(sum(b[].x), 0 % coalesce(0 * min(b[].x), 1)) + 0 * coal"),
+        (f"quality: {{expectations: [{NOT_NULL.format('k')}, {NOT_NULL.format('x')}]}}", True, "a.x + sum(b[].x) AS s"),
+        (f"quality: {{expectations: [{NOT_NULL.format('k, severity: warning')}]}}", False, ""),
     ],
 )
-def test_a_partition_by_a_column_that_has_a_value_in_each_row(tmp_path: Path, more: str, has_values: bool) -> None:
+def test_a_column_that_has_a_value_in_each_row(tmp_path: Path, more: str, has_values: bool, summed: str) -> None:
     path = tmp_path / "s.yaml"
     layout = "source: {format: csv, path: 's.csv'}\nattributes: {k: string, x: int64}"
     path.write_text(f"name: s\nbase_type: Row\ntimestamp: at\n{layout}\n{more}\n", encoding="utf-8")
-    sql = "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k PATTERN (A B))"
+    sql = "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k MEASURES SUM(x) AS s PATTERN (A B{2}))"
     refused = nullcontext() if has_values else pytest.raises(PatternError, match="each is alone")
     with refused:
         (one,) = translate_match_recognize(sql, cep.StreamSchema.load(path), "q.sql", None)
-        assert "PARTITION BY k" in one.statement and not any("value" in said for said in one.assumptions)
+        assert f"RETURN a.k AS k, {summed}" in one.statement
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -696,7 +694,9 @@ def test_a_variable_for_any_rows_between_others_is_a_strategy(pattern: str, stru
         ("MAX(price)", "A B+", "greatest(a.price, max(b[].price))"),
         ("SUM(cost)", "A B+", "coalesce(a.cost + sum(b[].cost), a.cost, sum(b[].cost))"),
         ("LAST(timestamp)", "A B*", "coalesce(b[b.LEN].timestamp, a.timestamp)"),
-        ("LAST(symbol)", "A B*", "coalesce(a_2.symbol, b[b.LEN].symbol)"),
+        ("LAST(venue)", "A B*", "coalesce(a_2.venue, b[b.LEN].venue)"),
+        ("LAST(symbol)", "A B*", "coalesce(b[b.LEN].symbol, a.symbol)"),
+        ("COUNT(symbol)", "A B*", "coalesce(b.LEN, 0) + 1"),
         ("LAST(price)", "A+ B?", "coalesce(b.price, a[a.LEN].price + 0 % coalesce(0 * b.seq, 1))"),
         ("CLASSIFIER()", "A B+", "'B'"),
     ],
@@ -741,8 +741,8 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         ("PATTERN (A+ B? C) DEFINE C AS price > B.price", "B.price", "a match may have no B"),
         ("PATTERN (A+ B* C) DEFINE C AS size > 1, B AS size = COUNT(B.symbol)", "COUNT(B.symbol", "rows so far"),
         ("PATTERN (A B) DEFINE B AS price > FINAL LAST(A.price)", "FINAL", "stands in MEASURES only"),
-        ("MEASURES LAST(symbol) AS s PATTERN (A+ B?)", "LAST(symbol", "this row may be of several variables"),
-        ("MEASURES COUNT(A.symbol) AS n PATTERN (A)", "COUNT(A.symbol", "COUNT(A.*) counts rows"),
+        ("MEASURES LAST(venue) AS s PATTERN (A+ B?)", "LAST(venue", "this row may be of several variables"),
+        ("MEASURES COUNT(A.venue) AS n PATTERN (A)", "COUNT(A.venue", "COUNT(A.*) counts rows"),
         ("MEASURES MATCH_NUMBER() AS n PATTERN (A)", "MATCH_NUMBER", "matches have no number here"),
         ("MEASURES CLASSIFIER() AS c PATTERN (A B?)", "CLASSIFIER", "read it in the bindings"),
         ("MEASURES STDDEV(price) AS d PATTERN (A+ B+)", "STDDEV(price", "of several variables cannot be said"),
