@@ -477,6 +477,8 @@ _Part = str | bool | None
 """A condition as text, or its value where that is known: None is unknown, which never holds."""
 _MOST_WAYS = 16
 """Ways in which a match may begin that are written out."""
+_ONE_LINE = 110
+"""Characters of values of RETURN that stand in one line."""
 
 
 @dataclass(frozen=True)
@@ -587,7 +589,7 @@ class _Query:
             parse_patterns(statement, self.schema, source=self.text.name)
         except PatternError as error:
             message, line = f"this cannot be said: {error.message}", statement.splitlines()[error.line - 1]
-            if self.default_within and not line.startswith(("PATTERN", "WHERE", "  AND", "RETURN")):
+            if self.default_within and not line.startswith(("PATTERN", "WHERE", "  ", "RETURN")):
                 raise InputError(f"--within {self.default_within}: {error.message}") from error
             for text, node in self.told.items():
                 if line.find(text) <= error.column - 1 < line.find(text) + len(text):
@@ -620,11 +622,12 @@ class _Query:
             name = self.text.text[row.span.start : row.span.end]
             self.problems.append(self._refused(f"no row fits {name} here: what this looks back at is null", member))
         returns = self._returns()
+        between = ", " if sum(map(len, returns)) < _ONE_LINE else ",\n  "
         condition = "\n  AND ".join(conditions) or "TRUE"
         return (
             f"PATTERN {self._structure(self.pattern)}",
             f"WHERE {self._strategy()} {{ {condition} }}",
-            [f"RETURN {', '.join(returns)}"] if returns else [],
+            [f"RETURN {between.join(returns)}"] if returns else [],
         )
 
     def _tried(self, make: Callable[..., str], *arguments: object) -> str | None:
