@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from cep_pipeline.language.formatter import format_condition
+from cep_pipeline.language.formatter import format_condition, literal_in_words
 from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.tokens import PatternWarning, SourceText
 from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, expressions_of
@@ -207,7 +207,8 @@ def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
     for implied in clauses:
         plain = (with_values(one, sets=True) for one in implied.contradiction)
         conjuncts = [AnyOf(one.atoms) if len(one.atoms) > 1 else one.atoms[0] for one in plain]
-        texts = [textwrap.shorten(format_condition(one), LONGEST_CONJUNCT, placeholder=" …") for one in conjuncts]
+        said = (format_condition(one, literal_in_words) for one in conjuncts)
+        texts = [textwrap.shorten(one, LONGEST_CONJUNCT, placeholder=" …") for one in said]
         timed = not implied.spans.keys().isdisjoint(implied.contradiction)
         where = f" within {pattern.window}, in the order of the pattern," if timed else ""
         found[f"no events{where} fulfil {' and '.join(texts)}"] = None

@@ -432,7 +432,7 @@ class ConditionParser:
             raise self._error("a length of time is a whole number of microseconds", span)
         if not -INT64_MAX - 1 <= length <= INT64_MAX:
             raise self._error("this length of time is longer than int64 can hold in microseconds", span)
-        return Literal(int(length), ValueType.INT64, span=span)
+        return Literal(int(length), ValueType.INT64, span=span, is_duration=True)
 
     def _time(self, word: Token) -> Literal:
         """`TIMESTAMP 'text'` or `TIME 'text'`: a number of microseconds."""

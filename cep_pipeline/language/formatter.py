@@ -7,7 +7,8 @@ a change of it here is a change of every id.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 
 from cep_pipeline.language.tokens import RESERVED
@@ -166,39 +167,48 @@ def _length_of_time(size: int) -> str:
     return f"{count} {unit}{'s' if count != 1 and unit not in ('us', 'ms') else ''}"
 
 
-def format_condition(condition: Condition) -> str:
-    """A condition in one line, with no more parentheses than it needs."""
+def format_literal(literal: Literal) -> str:
+    """A constant, or the parameter that it was bound to."""
+    return format_value(literal.value) if literal.parameter is None else f"${literal.parameter}"
+
+
+def literal_in_words(literal: Literal) -> str:
+    """A constant for people: a length of time in its largest unit. In the text of a pattern it is microseconds."""
+    return _length_of_time(int(literal.value)) if literal.is_duration and literal.value else format_literal(literal)
+
+
+def format_condition(condition: Condition, spell: Callable[[Literal], str] = format_literal) -> str:
+    """A condition in one line, with no more parentheses than it needs; `spell` writes its constants."""
+    said = partial(format_expression, spell=spell)
     match condition:
         case Comparison(comparator, left, right):
-            return f"{format_expression(left)} {comparator.value} {format_expression(right)}"
+            return f"{said(left)} {comparator.value} {said(right)}"
         case Membership(expression, values, parameter, negated, names):
-            return f"{format_expression(expression)} {'NOT ' if negated else ''}IN {_members(values, parameter, names)}"
+            return f"{said(expression)} {'NOT ' if negated else ''}IN {_members(values, parameter, names)}"
         case Between(expression, low, high, negated):
-            return (
-                f"{format_expression(expression)} {'NOT ' if negated else ''}BETWEEN "
-                f"{format_expression(low)} AND {format_expression(high)}"
-            )
+            return f"{said(expression)} {'NOT ' if negated else ''}BETWEEN {said(low)} AND {said(high)}"
         case NullTest(expression, negated):
-            return f"{format_expression(expression)} IS {'NOT ' if negated else ''}NULL"
+            return f"{said(expression)} IS {'NOT ' if negated else ''}NULL"
         case Like(expression, text, negated):
-            return f"{format_expression(expression)} {'NOT ' if negated else ''}LIKE {format_value(text)}"
+            return f"{said(expression)} {'NOT ' if negated else ''}LIKE {format_value(text)}"
         case Truth(holds):
             return "TRUE" if holds else "NOT TRUE"
         case Not(operand):
-            return f"NOT {_in_parentheses(operand, AllOf, AnyOf)}"
+            return f"NOT {_in_parentheses(spell, operand, AllOf, AnyOf)}"
         case AllOf(parts):
-            return " AND ".join(_in_parentheses(part, AllOf, AnyOf) for part in parts)
+            return " AND ".join(_in_parentheses(spell, part, AllOf, AnyOf) for part in parts)
         case AnyOf(parts):
-            return " OR ".join(_in_parentheses(part, AnyOf) for part in parts)
+            return " OR ".join(_in_parentheses(spell, part, AnyOf) for part in parts)
         case Equivalence(attributes):
             return f"[{', '.join(attributes)}]"
 
 
-def format_expression(expression: Expression) -> str:
-    """An expression in one line, with no more parentheses than it needs."""
+def format_expression(expression: Expression, spell: Callable[[Literal], str] = format_literal) -> str:
+    """An expression in one line, with no more parentheses than it needs; `spell` writes its constants."""
+    said = partial(format_expression, spell=spell)
     match expression:
-        case Literal(value, _, parameter):
-            return format_value(value) if parameter is None else f"${parameter}"
+        case Literal():
+            return spell(expression)
         case Reference(variable, attribute, element):
             index = f"[{variable}.LEN]" if element is Element.LAST else _INDEX[element]
             return f"{variable}{index}.{attribute}"
@@ -207,14 +217,15 @@ def format_expression(expression: Expression) -> str:
         case Aggregate(function, variable, attribute, prefix):
             return f"{function}({variable}[{'..i-1' if prefix else ''}].{attribute})"
         case Call(function, arguments):
-            return f"{function}({', '.join(map(format_expression, arguments))})"
+            return f"{function}({', '.join(map(said, arguments))})"
         case Negative(operand):
-            text = format_expression(operand)
+            text = said(operand)
             # `--` would begin a comment, and a minus before a number belongs to the number.
             tight = isinstance(operand, Arithmetic | Negative) or _is_number(operand)
             return f"-({text})" if tight else f"-{text}"
         case Arithmetic(operator, left, right):
-            return f"{_operand(operator, left, is_right=False)} {operator} {_operand(operator, right, is_right=True)}"
+            one, other = _operand(said, operator, left, is_right=False), _operand(said, operator, right, is_right=True)
+            return f"{one} {operator} {other}"
 
 
 def _members(values: tuple[Value, ...], parameter: str | None, names: tuple[str | None, ...]) -> str:
@@ -250,8 +261,8 @@ def format_value(value: Value) -> str:
     return repr(value)
 
 
-def _operand(operator: str, operand: Expression, *, is_right: bool) -> str:
-    text = format_expression(operand)
+def _operand(said: Callable[[Expression], str], operator: str, operand: Expression, *, is_right: bool) -> str:
+    text = said(operand)
     if isinstance(operand, Arithmetic):
         inner, outer = _PRECEDENCE[operand.operator], _PRECEDENCE[operator]
         if inner < outer or (is_right and inner == outer):
@@ -264,14 +275,15 @@ def _is_number(expression: Expression) -> bool:
     return isinstance(expression, Literal) and expression.type.is_number and expression.parameter is None
 
 
-def _in_parentheses(condition: Condition, *kinds: type) -> str:
-    text = format_condition(condition)
+def _in_parentheses(spell: Callable[[Literal], str], condition: Condition, *kinds: type) -> str:
+    text = format_condition(condition, spell)
     return f"({text})" if isinstance(condition, kinds) else text
 
 
 def _where(condition: Condition, strategy: Strategy) -> str:
     parts = condition.operands if isinstance(condition, AllOf) else (condition,)
-    text = "\n  AND ".join(_in_parentheses(part, AllOf, *((AnyOf,) if len(parts) > 1 else ())) for part in parts)
+    inside = (AllOf, AnyOf) if len(parts) > 1 else (AllOf,)
+    text = "\n  AND ".join(_in_parentheses(format_literal, part, *inside) for part in parts)
     return f"WHERE {text}" if strategy is Strategy.SKIP_TILL_ANY_MATCH else f"WHERE {strategy.value} {{ {text} }}"
 
 

@@ -55,12 +55,17 @@ class Element(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant: int, float, bool or str; `parameter` names the `$name` that it was bound to, if it was."""
+    """A constant: int, float, bool or str.
+
+    `parameter` names the `$name` that it was bound to, if it was. `is_duration` is true of microseconds that are
+    written as a number and a unit of time.
+    """
 
     value: int | float | bool | str
     type: ValueType
     parameter: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    is_duration: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from cep_pipeline.language.formatter import (
     format_type,
     format_value,
     format_window,
+    literal_in_words,
 )
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.conditions import (
@@ -56,6 +57,7 @@ from cep_pipeline.patterns.conditions import (
     Truth,
     expressions_of,
 )
+from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
@@ -90,7 +92,8 @@ class RuleCheck:
     seen
         The values on both sides, or what else decided.
     short_by
-        For numbers and windows that fail: by how much they miss, in their own unit (windows of time: seconds).
+        For numbers and windows that fail: by how much they miss, in their own unit (moments and lengths of time:
+        seconds).
     share
         The same as a share of the larger of the two sides, so that conditions compare with each other.
     """
@@ -482,7 +485,7 @@ def part_of(pattern: Pattern, names: Sequence[str], *, all_bound: bool = False) 
 
 def conjunct_text_of(conjunct: Conjunct) -> str:
     """Return a conjunct as the language writes it."""
-    return format_condition(conjunct.atoms[0] if len(conjunct.atoms) == 1 else AnyOf(conjunct.atoms))
+    return format_condition(conjunct.atoms[0] if len(conjunct.atoms) == 1 else AnyOf(conjunct.atoms), literal_in_words)
 
 
 def negation_text(pattern: Pattern, negated: Variable | NegatedStructure) -> str:
@@ -604,7 +607,7 @@ class _Rules:
         failing = np.flatnonzero(~truth)
         if not len(truth):
             return RuleCheck("condition", text, True, "there is nothing to compare: the list has one event")
-        misses = [_miss(conjunct, values, int(place)) for place in failing[:_MOST_CHOICES]]
+        misses = [_miss(conjunct, values, int(place), self.times) for place in failing[:_MOST_CHOICES]]
         worst = max(range(len(misses)), key=lambda one: misses[one][1] or 0.0, default=None)
         place = 0 if worst is None else int(failing[worst])
         seen = " OR ".join(
@@ -727,7 +730,9 @@ _MOST_CHOICES = 10_000
 """Choices of elements of lists among which the one that misses the most is looked for."""
 
 
-def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) -> tuple[float | None, float | None]:
+def _miss(
+    conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int, times: Collection[str]
+) -> tuple[float | None, float | None]:
     """The distance by which the nearest atom fails, and its share of the larger side; None: there are no numbers."""
     found = []
     for atom, columns in zip(conjunct.atoms, values, strict=True):
@@ -735,8 +740,9 @@ def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) 
         numbers = [one for one in sides if isinstance(one, int | float) and not isinstance(one, bool)]
         if isinstance(atom, Comparison | Between) and len(numbers) == len(sides):
             gap, size = min(abs(numbers[0] - other) for other in numbers[1:]), max(map(abs, numbers))
+            one = 1e6 if _compares_durations(atom) or _compares_times(atom, times) else 1.0
             if math.isfinite(gap) and math.isfinite(size):
-                found.append((float(gap), float(gap) / (float(size) or 1.0)))
+                found.append((float(gap) / one, float(gap) / (float(size) or 1.0)))
     return min(found, key=lambda one: one[1], default=(None, None))
 
 
@@ -757,6 +763,12 @@ def _compares_times(atom: Atom, times: Collection[str]) -> bool:
     return False
 
 
+def _compares_durations(atom: Atom) -> bool:
+    """True where a side is written as a length of time: the other sides are lengths of time, too."""
+    sides = expressions_of(atom) if isinstance(atom, Comparison | Between) else ()
+    return any(isinstance(one, Constant) and one.is_duration for one in sides)
+
+
 def _side_in_words(value: Any, zone: str | None) -> str:
     """A value that is compared; with a zone it is a moment."""
     return value_in_words(value) if zone is None or not isinstance(value, int) else local_time(value, zone)
@@ -764,6 +776,8 @@ def _side_in_words(value: Any, zone: str | None) -> str:
 
 def _atom_seen(atom: Atom, columns: Sequence[Column], place: int, zone: str | None) -> str:
     sides = [_side_in_words(_value(column, place), zone) for column in columns]
+    if zone is None and _compares_durations(atom):
+        sides = ["null" if (value := _value(one, place)) is None else f"{value / 1e6:,.10g} s" for one in columns]
     match atom:
         case Comparison(comparator):
             return f"{sides[0]} {comparator.value} {sides[1]}"

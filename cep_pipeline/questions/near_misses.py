@@ -31,7 +31,7 @@ from cep_pipeline.expressions.columns import TableColumns
 from cep_pipeline.expressions.lists import Lists, Uses, values_compared
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.language.doubts import doubts_about
-from cep_pipeline.language.formatter import format_structure, format_value, format_window
+from cep_pipeline.language.formatter import format_structure, format_window, literal_in_words
 from cep_pipeline.patterns.conditions import AllOf, Between, Comparator, Comparison, Condition, Conjunct, Membership
 from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Reference, ValueType
 from cep_pipeline.patterns.expressions import Literal as Constant
@@ -646,8 +646,8 @@ class _Question:
                 points.append((value, self.count(replace(self.pattern, condition=whole_condition(rest, equivalences)))))
             if len(points) == 1:
                 continue
-            shown = tuple((format_value(value), count) for value, count in points)
-            yield Curve(one.text, format_value(constant.literal.value), shown)
+            shown = tuple((literal_in_words(constant.of(value)), count) for value, count in points)
+            yield Curve(one.text, literal_in_words(constant.of(constant.literal.value)), shown)
         now = self.pattern.window
         windows = [now, *(_wider(now, factor) for factor in WINDOWS)]
         sized = sorted(set(windows), key=lambda one: one.time_us or one.events or 0)
@@ -874,10 +874,15 @@ class _Constant:
     other: Any
     right: bool
 
+    def of(self, value: Any) -> Constant:
+        """Another constant, which is a length of time where this one is."""
+        if isinstance(value, int):
+            return Constant(value, ValueType.INT64, is_duration=self.literal.is_duration)
+        return Constant(value, ValueType.FLOAT64)
+
     def with_value(self, value: int | float) -> Conjunct:
         """The comparison with another constant."""
-        kind = ValueType.INT64 if isinstance(value, int) else ValueType.FLOAT64
-        constant = Constant(value, kind)
+        constant = self.of(value)
         changed = replace(self.comparison, right=constant) if self.right else replace(self.comparison, left=constant)
         return Conjunct((changed,))
 

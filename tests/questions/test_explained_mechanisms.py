@@ -33,7 +33,7 @@ def test_what_follows_from_conditions_is_explained() -> None:
         "a.x < 3 AND a.x > 5": "it has no matches: no events fulfil a.x < 3 and a.x > 5",
         "c.timestamp - a.timestamp > 2 hours AND a.x < b.x": (
             "it has no matches: no events within 1 h, in the order of the pattern, fulfil "
-            "c.timestamp - a.timestamp > 7200000000"
+            "c.timestamp - a.timestamp > 2 hours"
         ),
         "a.x = b.x AND c.x = b.x": "a.x = b.x AND c.x = b.x is a key of all events, like [x]",
     }

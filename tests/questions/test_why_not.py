@@ -227,6 +227,21 @@ def test_curves_and_steps_are_counts_of_the_pattern_with_other_values() -> None:
     assert "without b.x > 11 there would be 2" in found.summary()
 
 
+def test_lengths_of_time_are_told_in_their_units() -> None:
+    text = "SEQ(A a, C c) WHERE c.timestamp - a.timestamp >= {} AND c.timestamp > a.timestamp + 500 ms WITHIN 1 minute"
+    rule = "c.timestamp - a.timestamp >= 1 minute"
+    assert reasons(text.format("1 minute"), a=0, c=2) == [("condition", rule, "2 s >= 60 s", 58.0)]
+    found = cep.why_not(pattern(text.format("1 minute")), EVENTS)
+    assert found.summary().endswith(f"without {rule} there would be 1")
+    lengths = next(one for one in found.curves if one.text == rule)
+    assert lengths.current == "1 minute" and [value for value, _ in lengths.points] == ["2 seconds", "1 minute"]
+    for value, count in lengths.points:
+        assert count == MatchCount(cep.detect(pattern(text.format(value)), EVENTS)["p"].num_rows)
+    assert reasons("SEQ(A a, C c) WHERE c.timestamp <= a.timestamp + 0.5 seconds WITHIN 1 minute", a=0, c=2) == [
+        ("condition", "c.timestamp <= a.timestamp + 500 ms", "1970-01-01 00:00:02.000 <= 1970-01-01 00:00:00.500", 1.5)
+    ]
+
+
 @pytest.mark.parametrize("element", ["b[].x", "b[i].x", "b[i].x - b[i-1].x", "b[].x - a.x"])
 def test_constants_that_elements_of_lists_are_compared_with_have_curves(element: str) -> None:
     rows = "A 0 x=3; B 1 x=9; B 2 x=4; B 3 x=12; C 4 x=1; A 5 x=1; B 6 x=7; C 7 x=2"
