@@ -42,7 +42,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "cli": (("cep_pipeline/cli",), 3_558),
     "events": (("cep_pipeline/events",), 3_747),
     "adaptation": (("cep_pipeline/adaptation",), 1_629),
-    "statistics": (("cep_pipeline/statistics",), 1_924),
+    "statistics": (("cep_pipeline/statistics",), 1_926),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
         6_934,

@@ -12,6 +12,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import html_table
+from cep_pipeline.language.formatter import format_literal
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import (
     Atom,
@@ -367,7 +368,7 @@ class StatisticsSnapshot:
         measured = pair_of(pattern, clause, conjunct) or tuple_of(pattern, clause, conjunct)
         if measured is not None and measured.key in self.by_condition:
             return self.by_condition[measured.key]
-        text = measured.key if measured is not None else format_conjunct(conjunct)
+        text = measured.key if measured is not None else format_conjunct(conjunct, format_literal)
         return Selectivity(text, prior_selectivity(conjunct), source=Source.PRIOR)
 
     def agreement(self, pattern: Pattern, clause: Clause, attribute: str, first: str, second: str) -> Selectivity:

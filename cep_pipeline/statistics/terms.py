@@ -6,13 +6,13 @@ that pass the same comparison inside the same window) get the same key and share
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import combinations
 
-from cep_pipeline.language.formatter import format_condition
+from cep_pipeline.language.formatter import format_condition, format_literal, literal_in_words
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
 from cep_pipeline.patterns.expressions import (
@@ -20,6 +20,7 @@ from cep_pipeline.patterns.expressions import (
     Element,
     Expression,
     Length,
+    Literal,
     Reference,
     ValueType,
     walk,
@@ -267,14 +268,17 @@ def conjunct_key(conjunct: Conjunct) -> str:
         for atom in conjunct.atoms
         if isinstance(atom, Membership) and atom.parameter is not None
     )
-    return format_conjunct(with_values(conjunct)) + parameters
+    return format_conjunct(with_values(conjunct), format_literal) + parameters
 
 
-def format_conjunct(conjunct: Conjunct) -> str:
-    """The conjunct as the pattern language writes it, in parentheses where it is a disjunction."""
+def format_conjunct(conjunct: Conjunct, spell: Callable[[Literal], str] = literal_in_words) -> str:
+    """The conjunct as the pattern language writes it, in parentheses where it is a disjunction.
+
+    For people lengths of time are in their units; `format_literal` writes them as the text of a pattern has them.
+    """
     if len(conjunct.atoms) == 1:
-        return format_condition(conjunct.atoms[0])
-    return f"({format_condition(AnyOf(conjunct.atoms))})"
+        return format_condition(conjunct.atoms[0], spell)
+    return f"({format_condition(AnyOf(conjunct.atoms), spell)})"
 
 
 @dataclass(frozen=True)
