@@ -39,7 +39,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "planning": (("cep_pipeline/planning",), 5_041),
     "warehouse": (("cep_pipeline/warehouse",), 3_273),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_021),
-    "cli": (("cep_pipeline/cli",), 3_558),
+    "cli": (("cep_pipeline/cli",), 3_561),
     "events": (("cep_pipeline/events",), 3_747),
     "adaptation": (("cep_pipeline/adaptation",), 1_629),
     "statistics": (("cep_pipeline/statistics",), 1_926),

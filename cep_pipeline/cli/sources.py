@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -176,8 +176,11 @@ class Asked:
         with Terminal(stderr=True).status("reading events"):
             return stream, parsed, load_events(stream, event_paths(self.events, stream), places=places)
 
-    def open(self) -> OpenedStream:
-        """The stream of the configuration, with the pattern set that is named, or the only one that it has."""
+    def open(self, pattern: str | None = None) -> OpenedStream:
+        """The stream of the configuration, with the pattern set that is named, or the only one that has the pattern."""
         opened = open_stream(self.config, self.stream, self.pattern_set)
-        chosen_set(opened.stream.name, [one.name for one in opened.pattern_sets], self.pattern_set)
-        return opened
+        sets = opened.pattern_sets
+        if pattern is not None and len(sets) > 1:
+            sets = tuple(one for one in sets if pattern in {each.name for each in one.statements}) or sets
+        chosen_set(opened.stream.name, [one.name for one in sets], self.pattern_set)
+        return replace(opened, pattern_sets=sets)

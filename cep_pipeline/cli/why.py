@@ -123,7 +123,7 @@ def _of_warehouse(asked: Asked, named: str, number: int | None, pattern: str | N
     """The published match of an id, or of a number."""
     from cep_pipeline.warehouse.match_pages import explain_match, match_row
 
-    opened = asked.open()
+    opened = asked.open(pattern or (None if number is None else named))
     pattern_set = opened.pattern_sets[0]
     tables = opened.tables.pinned(("matches", "events"))
     days = [unit.final_day for unit in tables.matches_days(pattern_set.name)]
@@ -348,7 +348,7 @@ def _looked_at(asked: Asked, name: str | None, first: date | None, last: date | 
         [chosen] = _chosen(patterns, name)
         events, places = loaded.events, loaded.places
     else:
-        opened = asked.open()
+        opened = asked.open(name)
         schema = opened.stream.schema
         [chosen] = _chosen(opened.pattern_sets[0].statements, name)
         first, last = days_asked(asked.day, first, last)

@@ -206,7 +206,7 @@ class WhyNot:
             return self.explanation.summary()
         found = self._found()
         if self.kept is not None:
-            found += f", of which {self.kept:,} are kept by OUTPUT and CONSUME"
+            found += f", of which OUTPUT and CONSUME keep {self.kept:,}"
         counted = [one for one in self.left_out if one.without.exact and one.without.matches > self.matches.matches]
         counted.sort(key=lambda one: one.rule in ("window", "order"))
         if counted:

@@ -88,6 +88,14 @@ def test_a_published_match_is_explained_by_the_number_that_matches_shows(project
     of_day = json.loads(cep("why", "rising", "1", "--day", "2024-03-05", "--json", folder=project.folder).output)
     assert of_day["match_id"] == next(row for row in listed if row["final_day"] == "2024-03-05")["match_id"]
     assert "has 24 matches that are published" in cep("why", "rising", "25", folder=project.folder).error
+    # Of several pattern sets that one is meant which has the pattern.
+    (project.folder / "more.sase").write_text("NAME more PATTERN A a WITHIN 1 second")
+    settings = project.folder / "pipeline.yaml"
+    settings.write_text(settings.read_text().replace("      all: ", "      more: {file: more.sase}\n      all: "))
+    assert json.loads(cep("why", "rising", "1", "--json", folder=project.folder).output)["is_match"]
+    assert cep("why-not", "--pattern", "more", folder=project.folder).output.startswith("more: ")
+    for asked in (["why", "other", "1"], ["why", listed[0]["match_id"]], ["why-not"]):
+        assert "there are several pattern sets: more, all" in cep(*asked, folder=project.folder).error
 
 
 def test_a_second_run_says_that_there_was_nothing_to_do(project: Project) -> None:
