@@ -796,15 +796,18 @@ class _Query:
         source = self.query.args.get("from_")
         inner = source.this if source is not None else None
         root = self.query.root()
-        if isinstance(inner, exp.Table):
-            inner = next((one.this for one in root.find_all(exp.CTE) if one.alias == inner.name), None)
-        chosen = (exp.Where, exp.Join, exp.Group, exp.Having, exp.Limit, exp.Distinct, exp.SetOperation, exp.Alias)
-        if inner is not None and inner.find(*chosen) is not None:
-            raise self._refused(
-                "rows that are chosen or made before the matching cannot be said, since neighbours are neighbours in "
-                "the stream; put the condition into PARTITION BY or into a stream of its own",
-                inner,
-            )
+        taken = [inner] if inner is not None else []
+        plain = (exp.Table, exp.TableAlias, exp.Identifier, exp.Subquery, exp.Select, exp.From, exp.Star, exp.Column)
+        for one in taken:
+            if any(not isinstance(node, plain) or node.args.get("columns") for node in one.walk()):
+                raise self._refused(
+                    "rows that are chosen or made before the matching cannot be said, since neighbours are neighbours "
+                    "in the stream; put the condition into PARTITION BY or into a stream of its own",
+                    one,
+                )
+            tables = {table.name.lower() for table in one.find_all(exp.Table)}
+            queries = [cte for cte in root.find_all(exp.CTE) if cte.alias.lower() in tables]
+            taken += [part for cte in queries for part in (cte.this, cte.args["alias"]) if part not in taken]
         wanted = ("where", "group", "having", "joins", "qualify", "windows", "limit", "offset", "distinct")
         asked = [self.query.args[one] for one in wanted if self.query.args.get(one)]
         asked += [one for one in self.query.args.get("expressions") or () if not isinstance(one, exp.Star | exp.Column)]

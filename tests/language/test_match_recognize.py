@@ -798,6 +798,24 @@ def test_a_window_that_is_none_is_told_of_the_option() -> None:
             "WITH s AS (SELECT * FROM t WHERE size > 1) SELECT * FROM s MATCH_RECOGNIZE (PATTERN (A))",
             "before the matching",
         ),
+        (
+            "WITH S AS (SELECT * FROM t WHERE size > 1) SELECT * FROM s MATCH_RECOGNIZE (PATTERN (A))",
+            "before the matching",
+        ),
+        (
+            "WITH r AS (SELECT * FROM t WHERE size > 1), s AS (SELECT * FROM r) "
+            "SELECT * FROM s MATCH_RECOGNIZE (PATTERN (A))",
+            "before the matching",
+        ),
+        (
+            "WITH s (size, price) AS (SELECT price, size FROM t) SELECT * FROM s MATCH_RECOGNIZE (PATTERN (A))",
+            "before the matching",
+        ),
+        ("SELECT * FROM t AS s (size, price) MATCH_RECOGNIZE (PATTERN (A))", "before the matching"),
+        ("SELECT * FROM (SELECT * FROM t OFFSET 5) MATCH_RECOGNIZE (PATTERN (A))", "before the matching"),
+        ("SELECT * FROM (SELECT * FROM t FETCH FIRST ROW ONLY) MATCH_RECOGNIZE (PATTERN (A))", "before the matching"),
+        ("SELECT * FROM t TABLESAMPLE BERNOULLI (10) MATCH_RECOGNIZE (PATTERN (A))", "before the matching"),
+        ("SELECT * FROM (VALUES (1, 2)) AS s (size, price) MATCH_RECOGNIZE (PATTERN (A))", "before the matching"),
         ("SELECT 'open", "a quote or a comment is not closed"),
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN ())", "an empty row pattern"),
         ("EXPLAIN SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))", "only queries can be read, not EXPLAIN"),
