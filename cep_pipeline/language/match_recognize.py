@@ -167,10 +167,10 @@ def _parsed(text: SourceText) -> tuple[list[_Clauses], list[exp.Expr]]:
 def _clauses(text: SourceText, tokens: Sequence[Token], index: int, blanks: list[tuple[int, int]]) -> _Clauses:
     """Read what stands in the parentheses after a MATCH_RECOGNIZE; what sqlglot must not see is noted in `blanks`."""
     found = _Clauses(Span(tokens[index].start, tokens[index].end + 1))
-    words = [token.text.upper() for token in tokens]
+    words = [_bare_word(token) for token in tokens]
     depth, at = 0, index + 1
     while at < len(tokens):
-        depth += {"(": 1, ")": -1}.get(tokens[at].text, 0)
+        depth += {"(": 1, ")": -1}.get(words[at], 0)
         if depth == 0:
             break
         if depth == 1 and words[at : at + 2] == ["PATTERN", "("]:
@@ -217,10 +217,15 @@ def _closing(tokens: Sequence[Token], at: int) -> int:
     """The place of the parenthesis that closes the one at `at`, or of the last token."""
     depth = 0
     for place in range(at, len(tokens)):
-        depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
+        depth += {"(": 1, ")": -1}.get(_bare_word(tokens[place]), 0)
         if depth == 0:
             return place
     return len(tokens) - 1
+
+
+def _bare_word(token: Token) -> str:
+    """The word or sign that a token is; nothing where it is quoted."""
+    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
 
 
 def _span(tokens: Sequence[Token]) -> Span:
@@ -561,8 +566,10 @@ class _Query:
         """Take a pattern for that of the query."""
         self.pattern = pattern
         self.rows: dict[str, list[_Row]] = {}
+        names = {row.name.lower() for row in _rows_of(pattern)}
         for row in _rows_of(pattern):
-            row.variable = self._free_name(row.name.lower(), [one.variable for one in self._all_rows()])
+            others = names - {row.name.lower()}
+            row.variable = self._free_name(row.name.lower(), [*others, *(one.variable for one in self._all_rows())])
             self.rows.setdefault(row.name.upper(), []).append(row)
         self.ends = _note_order(pattern)
         self.firsts = [row for row in _rows_of(pattern) if None in row.before]
@@ -892,7 +899,7 @@ class _Query:
         other = exp.Or if is_and else exp.And
         members = zip(node.flatten(), parts, strict=True)
         return (" AND " if is_and else " OR ").join(
-            f"({text})" if isinstance(_bare(one), other) and len(texts) > 1 else text
+            f"({text})" if isinstance(_bare(one), other) and (is_and or len(texts) > 1) else text
             for one, text in members
             if isinstance(text, str)
         )
@@ -972,7 +979,7 @@ class _Query:
             case exp.Boolean():
                 return format_value(bool(node.this))
             case exp.Literal():
-                return format_value(node.this) if node.is_string else str(node.this)
+                return format_value(node.this) if node.is_string else str(node.this).rstrip(".")
             case exp.Interval():
                 return self._interval(node)
             case exp.Cast() if isinstance(node.this, exp.Literal) and node.to.this in exp.DataType.TEMPORAL_TYPES:
@@ -1146,7 +1153,7 @@ class _Query:
     def _called(self, node: exp.Expr, here: _Here) -> str | None:
         """PREV and NEXT, and other functions that have no class of their own."""
         name = str(node.name).upper()
-        names = {row.name.upper() for row in self.lasts}
+        names = {row.name if self.text.text[row.span.start] == '"' else row.name.upper() for row in self.lasts}
         if name == "CLASSIFIER" and here.row is None and not node.expressions and len(names) == 1:
             return format_value(names.pop())
         if name in _NO_VALUES:
@@ -1214,7 +1221,8 @@ class _Query:
             f"{name}({row.variable}[].{attribute})" if row.is_list else f"{row.variable}.{attribute}" for row in rows
         ]
         if len(rows) == 1:
-            return texts[0]
+            is_whole = name == "avg" and not rows[0].is_list and self._type(attribute) is ValueType.INT64
+            return f"(1.0 * {texts[0]})" if is_whole else texts[0]
         if name in ("min", "max"):
             return f"{'least' if name == 'min' else 'greatest'}({', '.join(texts)})"
         if name == "avg":

@@ -654,6 +654,17 @@ def test_what_is_taken_for_granted_is_told() -> None:
             "B AS price > LAST(B.price, 1) OR size = 1",
             "b[1].size = 1 AND (b[i].price > b[i-1].price OR b[i].size = 1)",
         ),
+        # What is left of an AND may be an OR.
+        (
+            "A",
+            "A AS (TRUE AND (size = 1 OR price = 2)) AND (size = 3 OR (TRUE AND (size = 4 OR price = 5)) AND cost = 6)",
+            "(a.size = 1 OR a.price = 2) AND (a.size = 3 OR ((a.size = 4 OR a.price = 5) AND a.cost = 6))",
+        ),
+        (
+            "A",
+            "A AS symbol = 'WITHIN' AND symbol <> ')' AND price > 1.",
+            "a.symbol = 'WITHIN' AND a.symbol != ')' AND a.price > 1",
+        ),
         ("A", "A AS symbol LIKE 'a\\%'", "a.symbol LIKE 'a\\\\%'"),
         ("A", "A AS symbol NOT IN ('x', 'o''y') AND size <> 2", "a.symbol NOT IN ('x', 'o''y') AND a.size != 2"),
     ],
@@ -699,6 +710,10 @@ def test_a_variable_for_any_rows_between_others_is_a_strategy(pattern: str, stru
         ("COUNT(symbol)", "A B*", "coalesce(b.LEN, 0) + 1"),
         ("LAST(price)", "A+ B?", "coalesce(b.price, a[a.LEN].price + 0 % coalesce(0 * b.seq, 1))"),
         ("CLASSIFIER()", "A B+", "'B'"),
+        ("CLASSIFIER()", 'A "b"', "'b'"),
+        ("AVG(A.price) * 10", "A B", "(1.0 * a.price) * 10"),
+        ("COALESCE(symbol, '(')", "A", "coalesce(a.symbol, '(')"),
+        ("C.price - B.price", "A B | B C B_2", "c.price - coalesce(b.price, b_3.price)"),
     ],
 )
 def test_a_column_without_a_variable_is_of_all_rows_of_the_match(measure: str, pattern: str, expected: str) -> None:
