@@ -596,10 +596,13 @@ class _Query:
             parse_patterns(statement, self.schema, source=self.text.name)
         except PatternError as error:
             message, line = f"this cannot be said: {error.message}", statement.splitlines()[error.line - 1]
-            if self.default_within and not line.startswith(("PATTERN", "WHERE", "  ", "RETURN")):
+            if self.clauses.within and line.startswith("WITHIN"):
+                raise self.text.error(message, _span(self.clauses.within)) from error
+            if self.default_within and line.startswith(("WITHIN", "PARTITION", "OUTPUT")):
                 raise InputError(f"--within {self.default_within}: {error.message}") from error
+            at = sum(map(len, statement.splitlines(keepends=True)[: error.line - 1])) + error.column - 1
             for text, node in self.told.items():
-                if line.find(text) <= error.column - 1 < line.find(text) + len(text):
+                if any(one.start() <= at < one.end() for one in re.finditer(re.escape(text), statement)):
                     raise self._refused(message, node) from error
             raise self.text.error(message, self.clauses.pattern_span) from error
         return Translation(
@@ -627,7 +630,9 @@ class _Query:
             return self._body([way for way, is_dead in zip(ways, dead, strict=True) if not is_dead])
         for row, member in never.items():
             name = self.text.text[row.span.start : row.span.end]
-            self.problems.append(self._refused(f"no row fits {name} here: what this looks back at is null", member))
+            self.problems.append(
+                self._refused(f"no row fits {name} here: this is false, or null as what it looks at", member)
+            )
         returns = self._returns()
         between = ", " if sum(map(len, returns)) < _ONE_LINE else ",\n  "
         condition = "\n  AND ".join(conditions) or "TRUE"
@@ -651,12 +656,12 @@ class _Query:
     def _refused(self, message: str, node: exp.Expr) -> PatternError:
         """The error that refuses the query for what stands at a part of it."""
         starts = [one.meta for one in node.walk() if "start" in one.meta]
-        if not starts:
-            return self.text.error(message, self.clauses.span)
+        if not starts:  # a constant has no place, but what it stands in
+            return self._refused(message, node.parent) if node.parent else self.text.error(message, self.clauses.span)
         start, end = min(one["start"] for one in starts), max(one["end"] for one in starts) + 1
         if not isinstance(node, exp.Column | exp.Identifier):  # the name of a function stands before what is in it
             line_start = self.text.text.rfind("\n", 0, start) + 1
-            called = re.search(r"\w+\s*\(\s*$", self.text.text[line_start:start])
+            called = re.search(r"\b(?!(?:AS|AND|OR|NOT)\b)\w+\s*\(\s*$", self.text.text[line_start:start])
             start = line_start + called.start() if called else start
         return self.text.error(message, Span(start, end))
 
@@ -712,6 +717,8 @@ class _Query:
         for one in self.match.args.get("define") or ():
             if one.alias.upper() not in self.rows:
                 raise self._refused(f"DEFINE names {one.alias}, which PATTERN does not", one.args["alias"])
+            if one.alias.upper() in defined:
+                raise self._refused(f"DEFINE names {one.alias} twice", one.args["alias"])
             defined[one.alias.upper()] = one.this
         return defined
 
@@ -731,7 +738,7 @@ class _Query:
         )
         of_all = any(  # PREV, COUNT(*) and the like see the rows between
             not (isinstance(one, exp.First | exp.Last) and not one.args.get("expression"))
-            and (isinstance(one, exp.Anonymous) or not _bare(one.this).args.get("table"))
+            and (isinstance(one, exp.Anonymous) or not (one.this and _bare(one.this).args.get("table")))
             for one in self.match.find_all(exp.Anonymous, exp.AggFunc)
         )
         if of_all or not (gaps and free and single and len(others) > len(gaps)):
@@ -945,7 +952,7 @@ class _Query:
         elif isinstance(node, exp.Between):
             low, high = self._value(node.args["low"], here), self._value(node.args["high"], here)
             if low is None or high is None:
-                return None
+                raise self._refused("an end of this BETWEEN is null here: write it as two comparisons", node)
             tested = f"{no}BETWEEN {low} AND {high}"
         else:
             if not (isinstance(node.expression, exp.Literal) and node.expression.is_string):
@@ -1006,29 +1013,36 @@ class _Query:
     def _arithmetic(self, node: exp.Expr, here: _Here, outer: int) -> str | None:
         sign, tightness = _ARITHMETIC[type(node)]
         left, right = self._value(node.this, here, tightness), self._value(node.expression, here, tightness + 1)
-        if isinstance(node, exp.Div) and not any(map(self._has_fraction, (node.this, node.expression))):
-            raise self._refused(
-                "a division of whole numbers has no fraction in most engines, and has one here: write 1.0 * before it",
-                node,
-            )
+        if not any(map(self._is_double, (node.this, node.expression))):
+            if isinstance(node, exp.Div):
+                raise self._refused(
+                    "a division of whole numbers or decimals has few digits or none behind the point in most engines, "
+                    "and has all here: write 1E0 * before it",
+                    node,
+                )
+            for one in node.find_all(exp.Literal):
+                if not one.is_string and "." in one.this and Fraction(one.this) != float(one.this):
+                    raise self._refused(
+                        f"{one.this} is an exact decimal in SQL: write {one.this}E0, which is a float64", node
+                    )
         if left is None or right is None:
             return None
         right = f"({right})" if right.startswith("-") else right
         text = f"{left} {sign} {right}"
         return f"({text})" if tightness < outer else text
 
-    def _has_fraction(self, node: exp.Expr) -> bool:
-        """True where a value is no whole number by its type."""
+    def _is_double(self, node: exp.Expr) -> bool:
+        """True where a value is neither a whole number nor a decimal by its type."""
         match node:
             case exp.Column():
                 return self.schema.attributes.get(self._attribute(node)) is ValueType.FLOAT64
             case exp.Literal():
-                return not node.this.isdecimal()
+                return "e" in node.this.lower()
             case exp.Count():
                 return False
             case exp.Avg() | exp.Sqrt() | exp.Ln() | exp.Stddev() | exp.StddevSamp() | exp.Median():
                 return True
-        return any(map(self._has_fraction, node.iter_expressions()))
+        return any(map(self._is_double, node.iter_expressions()))
 
     def _function(self, node: exp.Expr, here: _Here) -> str | None:
         name = _FUNCTIONS[type(node)]
@@ -1187,12 +1201,14 @@ class _Query:
     def _aggregate(self, node: exp.Expr, here: _Here) -> str | None:
         """An aggregate over rows of a match; in the DEFINE of a list over its rows so far, the present one too."""
         name, column = _AGGREGATES[type(node)], node.this
-        counts_rows = isinstance(column, exp.Star) or isinstance(column.this, exp.Star)
-        if not counts_rows and not isinstance(column, exp.Column):
+        counts_rows = isinstance(column, exp.Star) or (column is not None and isinstance(column.this, exp.Star))
+        if node.expressions or not (counts_rows or isinstance(column, exp.Column)):
             raise self._refused("an aggregate takes a column, such as AVG(B.price)", node)
         if counts_rows and name != "count":
             raise self._refused("only COUNT takes all columns", node)
         attribute = "seq" if counts_rows else self._attribute(column)
+        if name not in ("count", "min", "max") and not self._type(attribute).is_number:
+            raise self._refused(f"{name} takes numbers", node)
         named = isinstance(column, exp.Column) and column.table
         if here.row is None:
             return self._over(name, self._copies(column) if named else self._all_rows(), attribute, node)
