@@ -952,7 +952,9 @@ class _Query:
         elif isinstance(node, exp.Between):
             low, high = self._value(node.args["low"], here), self._value(node.args["high"], here)
             if low is None or high is None:
-                raise self._refused("an end of this BETWEEN is null here: write it as two comparisons", node)
+                if node.find_ancestor(exp.Not):
+                    raise self._refused("an end of this BETWEEN is null here: write it as two comparisons", node)
+                return None
             tested = f"{no}BETWEEN {low} AND {high}"
         else:
             if not (isinstance(node.expression, exp.Literal) and node.expression.is_string):
@@ -1022,9 +1024,7 @@ class _Query:
                 )
             for one in node.find_all(exp.Literal):
                 if not one.is_string and "." in one.this and Fraction(one.this) != float(one.this):
-                    raise self._refused(
-                        f"{one.this} is an exact decimal in SQL: write {one.this}E0, which is a float64", node
-                    )
+                    raise self._refused(f"{one.this} is an exact decimal in SQL: write {one.this}E0, a float64", node)
         if left is None or right is None:
             return None
         right = f"({right})" if right.startswith("-") else right

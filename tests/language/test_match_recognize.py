@@ -661,6 +661,11 @@ def test_what_is_taken_for_granted_is_told() -> None:
             "(a.size = 1 OR a.price = 2) AND (a.size = 3 OR ((a.size = 4 OR a.price = 5) AND a.cost = 6))",
         ),
         (
+            "A{2}",
+            "A AS size = 1 OR price BETWEEN LAST(A.price, 1) AND 3",
+            "a[1].size = 1 AND (a[i].size = 1 OR a[i].price BETWEEN a[i-1].price AND 3)",
+        ),
+        (
             "A",
             "A AS symbol = 'WITHIN' AND symbol <> ')' AND price > 1.",
             "a.symbol = 'WITHIN' AND a.symbol != ')' AND a.price > 1",
