@@ -822,8 +822,9 @@ class _Query:
             tables = {table.name.lower() for table in one.find_all(exp.Table)}
             queries = [cte for cte in root.find_all(exp.CTE) if cte.alias.lower() in tables]
             taken += [part for cte in queries for part in (cte.this, cte.args["alias"]) if part not in taken]
-        wanted = ("where", "group", "having", "joins", "qualify", "windows", "limit", "offset", "distinct")
+        wanted = ("where", "group", "having", "joins", "qualify", "windows", "limit", "offset", "distinct", "sample")
         asked = [self.query.args[one] for one in wanted if self.query.args.get(one)]
+        asked += alias.columns if (alias := self.match.args.get("alias")) else []
         asked += [one for one in self.query.args.get("expressions") or () if not isinstance(one, exp.Star | exp.Column)]
         if not isinstance(self.query.parent, exp.Create | exp.Insert | None):
             asked.append(root.args.get("expressions") or root)
@@ -1009,7 +1010,7 @@ class _Query:
             return self._function(node, here)
         if type(node) in _AGGREGATES:
             text = self._aggregate(node, here)
-            return f"({text})" if outer and text and re.search(r" [+/] ", text) else text
+            return f"({text})" if outer and text and re.search(r" [*+/] ", text) else text
         raise self._refused(f"{self._shown(node)} cannot be said in an expression", node)
 
     def _arithmetic(self, node: exp.Expr, here: _Here, outer: int) -> str | None:
@@ -1238,7 +1239,7 @@ class _Query:
         ]
         if len(rows) == 1:
             is_whole = name == "avg" and not rows[0].is_list and self._type(attribute) is ValueType.INT64
-            return f"(1.0 * {texts[0]})" if is_whole else texts[0]
+            return f"1.0 * {texts[0]}" if is_whole else texts[0]
         if name in ("min", "max"):
             return f"{'least' if name == 'min' else 'greatest'}({', '.join(texts)})"
         if name == "avg":
@@ -1287,7 +1288,7 @@ class _Query:
             raise self._refused(f"{name} over the rows so far cannot be said", node)
         one = "1" if attribute in self.valued else f"coalesce(0 * {own} + 1, 0)"
         if here.step == "first":
-            return one if name == "count" else own
+            return one if name == "count" else f"1.0 * {own}" if name == "avg" else own
         match name:
             case "count":
                 return f"(count{before} + {one})"

@@ -523,6 +523,9 @@ def test_a_sum_that_leaves_int64_is_null_and_its_mean_is_not() -> None:
     # So far: the second row with a value takes the sum over the edge, and no mean.
     rows = f"1:{large} 2: 3:{large} 4:{large} 5:1"
     assert answers(f"MEASURES COUNT(*) AS n {PAST} PATTERN (A+) DEFINE A AS SUM(A.price) > 0", rows) == [[2], [1], [2]]
+    for pattern, number in (("A+", 1), ("A{1}", 4)):
+        tenfold = f"MEASURES AVG(A.price) * 10 AS m {PAST} PATTERN ({pattern}) DEFINE A AS AVG(A.price) * 10 > 1"
+        assert len(answers(tenfold, f"1:{large} 2:{large} 3:{large} 4:{large}")) == number
     mean = "MEASURES COUNT(*) AS n, LAST(price) AS x {} PATTERN (A+) DEFINE A AS AVG(A.price) > 5 * 1000000000000000000"
     assert answers(mean.format(PAST), rows) == [[4, large]]
 
@@ -858,6 +861,8 @@ def test_a_window_that_is_none_is_told_of_the_option() -> None:
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A)) AS m WHERE m.symbol = 'X'", "the query around"),
         ("SELECT m.price + 1 FROM t MATCH_RECOGNIZE (MEASURES A.price AS price PATTERN (A)) AS m", "the query around"),
         ("WITH m AS (SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))) SELECT count(*) FROM m", "the query around"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (MEASURES A.price AS p PATTERN (A)) AS m (x)", "the query around"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A)) TABLESAMPLE BERNOULLI (10)", "the query around"),
         ("SELECT 1", "no MATCH_RECOGNIZE in a query"),
         (f"SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS {'(' * 3000}price{')' * 3000} > 1)", "deep"),
         (f"SELECT * FROM t MATCH_RECOGNIZE (PATTERN ({'(' * 3000}A{')' * 3000}))", "deep"),
