@@ -35,7 +35,7 @@ SHIPPED_CODE = f"{PACKAGE}/compiled/shipped_code"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_395),
+    "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_400),
     "planning": (("cep_pipeline/planning",), 5_041),
     "warehouse": (("cep_pipeline/warehouse",), 3_273),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_021),

@@ -406,11 +406,18 @@ def changes_root(w: Any, step: int, row: int) -> bool:
     When another one gets cheaper, what each further event of the first variable costs too much is summed up, and it
     changes when that exceeds what the new one's search of the buffer costs: a change costs no more than it saves.
     To weigh tests costs as much as some of them, so that one event stands for those of a small part of the buffer.
+
+    What a search of the buffer makes counts as if it ended with the newest event there. So under TIES ANY and STRICT
+    the variable is chosen at once, and changes between two events of different times only: what comes then is after
+    all that the search has made, or all of it is too early.
     """
     m = machine_at(w)
     variables, root = m.registers[c.VARIABLES], m.registers[c.ROOT]
     m.registers[c.ARRIVED] += 1
     if root >= 0 and m.registers[c.ARRIVED] <= (step - m.registers[c.OLDEST]) // c.WEIGHED:
+        return False
+    rules = rules_at(w, m.nodes[m.event_nodes[0] * c.NODE_WORDS + c.N_RULES])
+    if step > 0 and m.rows[step - 1] >= min(reach_of(rules, row), onset_of(rules, row)):
         return False
     stands_for, m.registers[c.ARRIVED] = m.registers[c.ARRIVED], 0
     fits = root < 0
@@ -420,7 +427,7 @@ def changes_root(w: Any, step: int, row: int) -> bool:
             if m.leaves[place] == m.event_nodes[variable] and stores.key_of(w, m.leaves[place], row) >= 0:
                 amount += 1
                 fits = fits or variable == root
-        if amount == 0 and root < 0:
+        if amount == 0 and root < 0 and rules.by_rows:
             return False
         m.expected[variable] = amount
     if not fits:

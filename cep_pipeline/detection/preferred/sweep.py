@@ -106,8 +106,10 @@ class Steps:
             found.setdefault(step, []).append(tested)
         words = np.full((len(clause.positive), at.STEP_WORDS), -1, np.int64)
         for place, variable in enumerate(clause.positive):
-            least = max(low for low, _ in numbers[variable.name])
+            least = min(max(low for low, _ in numbers[variable.name]), _ANY_NUMBER)
             most = min(high for _, high in numbers[variable.name])
+            if most < 1:  # no list has so few; a greatest number of 0 is that of a single event
+                least, most = 2, 1
             words[place, : at.W_ELEMENT] = least, most if variable.kleene else 0, variable.name in reluctant
             entering = found.get((place, at.W_ENTRY), ())
             words[place, at.W_CROSSES] = any(self._crosses(one, place) for one in entering)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import accumulate, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -144,6 +144,40 @@ def test_a_new_root_tells_the_newest_event_in_the_buffer_apart(structure: str) -
     rows: list[Row] = [{"timestamp": second * SECOND, "kind": kind} for second, kind in enumerate("ABC")]
     text = f"PATTERN {structure} WITHIN 1 hour"
     assert bindings("lazy_tree_nfa", text, rows) == bindings("fused", text, rows) != []
+
+
+TIED = (
+    "SEQ(A a, AND(B b, C c))",
+    "SEQ(AND(B a, A b), C c)",
+    "AND(A+ a[], SEQ(B b, C c))",
+    "SEQ(B a, A c)",
+    "SEQ(A a, B? b, C c)",
+    "SEQ(A a, ~B n, C c)",
+    "SEQ(A a, A b, B c)",
+)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(
+    structure=st.sampled_from(TIED),
+    ties=st.sampled_from(["ANY", "STRICT"]),
+    options=st.sampled_from([(), ("smallest_counter",)]),
+    events=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ABC")), min_size=2, max_size=9),
+    window=st.sampled_from(["2 us", "9 seconds"]),
+)
+@example("SEQ(A a, AND(B b, C c))", "STRICT", (), [(0, "A"), (1, "B"), (0, "C")], "9 seconds")
+@example("AND(A+ a[], SEQ(B b, C c))", "STRICT", (), [(0, "B"), (1, "A"), (0, "C")], "9 seconds")
+@example("SEQ(B a, A c)", "ANY", ("smallest_counter",), [(0, "A"), (0, "B"), (1, "B"), (0, "B")], "9 seconds")
+@example("SEQ(A a, B? b, C c)", "STRICT", (), [(0, "A"), (1, "C"), (0, "B"), (1, "C"), (1, "C")], "2 us")
+def test_a_new_root_is_before_and_after_what_it_may_be(
+    structure: str, ties: str, options: tuple[str, ...], events: list[tuple[int, str]], window: str
+) -> None:
+    """Of events of one time some are read when the root is chosen, and others are not."""
+    times = accumulate(later for later, _ in events)
+    table = events_table([{"timestamp": then, "kind": kind} for then, (_, kind) in zip(times, events, strict=True)])
+    [pattern] = cep.parse_patterns(f"PATTERN {structure} WITHIN {window} TIES {ties}", stream_schema())
+    found = cep.detect([pattern], table, mechanism="lazy_tree_nfa", options=options)
+    assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
 
 
 @settings(max_examples=examples(60), deadline=None)

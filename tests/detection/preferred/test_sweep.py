@@ -103,6 +103,32 @@ def test_lists_of_which_there_are_too_many(structure: str, condition: str, lengt
 
 
 @pytest.mark.parametrize(
+    ("condition", "exists"),
+    [
+        ("b.LEN = 0", False),
+        ("b.LEN < 1", False),
+        ("b.LEN BETWEEN -3 AND 0", False),
+        ("0 = b.LEN", False),
+        ("b.LEN < -9223372036854775808", False),
+        ("b.LEN > 9223372036854775807", False),
+        ("b.LEN >= 9223372036854775807", False),
+        ("b.LEN <= 9223372036854775807", True),
+        ("b.LEN BETWEEN 0 AND 1", True),
+    ],
+)
+@pytest.mark.parametrize("quantifier", ["+", "+?", "*", "*?"])
+def test_numbers_that_no_list_has(condition: str, exists: bool, quantifier: str) -> None:
+    pattern = parsed(
+        f"PATTERN SEQ(A a, B{quantifier} b[], C c) WHERE {condition} WITHIN 1 day OUTPUT PREFERRED RETURN b.LEN AS n"
+    )
+    assert is_swept(pattern)
+    table = events_table([{"timestamp": n, "kind": kind} for n, kind in enumerate("ABBC")])
+    found = cep.detect([pattern], table)
+    assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
+    assert any(found[pattern.name]["n"].to_pylist()) == (exists and quantifier != "*?")
+
+
+@pytest.mark.parametrize(
     "condition", ["sum(b[].x) > 3", "b.LEN != 3", "b[].x > c.x", "b[i].x > b[1].x", "c.x > a.x AND b[].x < avg(b[].x)"]
 )
 def test_what_a_sweep_does_not_know_is_listed(condition: str) -> None:
