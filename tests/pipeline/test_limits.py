@@ -17,6 +17,7 @@ from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.errors import CepError, LimitExceeded
 from cep_pipeline.pipeline.configuration import Configuration, LimitSettings
 from cep_pipeline.spark.tasks import run_tasks
+from cep_pipeline.warehouse.records import short_run_id
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.cli.command_line import cep as command
 from tests.pipeline.local_days import FIRST_DAY, LocalDays, events_by_day
@@ -84,7 +85,7 @@ def test_explosive_patterns_are_stopped_and_the_good_one_is_published(explosive:
         assert f"{MONDAY}: pattern all.boom was stopped by its limit, max_matches 500: none of its" in text
         assert f"it has {chains:,} matches" in " ".join(text.split())
     assert all(name in str(tables.runs()[0].details["limited"]) for name in ("all.boom", "all.burst"))
-    assert re.search(rf"│ {tables.runs()[0].run_id} │ .* │ limited ", asked)
+    assert re.search(rf"│ {short_run_id(tables.runs()[0].run_id)} *│ .* │ limited ", asked)
     drawn = command("matches", "--pattern", "boom", "--chart", "boom.png", folder=explosive.folder)
     assert f"there is no match to draw: {MONDAY}: pattern all.boom was stopped by its limit" in drawn.error
 
