@@ -150,5 +150,5 @@ def test_workers_without_something_are_named_through_spark(master: str, bare: Pa
     checkout = {"spark.executorEnv.PYTHONPATH": str(CHECKOUT)}
     assert "cannot load a library: No module named" in drive(master, "work", python=bare, properties=checkout)
     tight = {"spark.executor.pyspark.memory": "2g"}
-    assert "a Spark worker ran out of memory (MemoryError)" in drive(master, "allocate", properties=tight)
+    assert "error: working: a task has not enough memory" in drive(master, "allocate", properties=tight)
     assert "a Spark worker was killed" in drive(master, "be killed")
