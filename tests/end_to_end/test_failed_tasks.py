@@ -131,5 +131,5 @@ def test_of_two_attempts_only_the_files_of_the_successful_one_are_published(proj
     assert {attempts[path] for path in written - named} == {"0"}
     assert len(written) == 2 * len(named)
     matches = [Path(path).stem.split("-")[-2] for path in files_of(project, "matches")]
-    # Those of both attempts stay until `cep maintain`; what they were packed into is published.
-    assert set(matches) == {"0", "1", "packed"}
+    # Those of both attempts stay until `cep maintain`.
+    assert set(matches) == {"0", "1"}
