@@ -630,9 +630,8 @@ class _Query:
             return self._body([way for way, is_dead in zip(ways, dead, strict=True) if not is_dead])
         for row, member in never.items():
             name = self.text.text[row.span.start : row.span.end]
-            self.problems.append(
-                self._refused(f"no row fits {name} here: this is false, or null as what it looks at", member)
-            )
+            never_true = f"no row fits {name} here: this is never true, as it is false or looks at a null"
+            self.problems.append(self._refused(never_true, member))
         returns = self._returns()
         between = ", " if sum(map(len, returns)) < _ONE_LINE else ",\n  "
         condition = "\n  AND ".join(conditions) or "TRUE"

@@ -785,7 +785,7 @@ def test_rows_without_a_partition_are_neighbours_in_the_stream() -> None:
         ("PATTERN (A B) DEFINE B AS cost > 1.1 AND price >= 1.1 * A.price", "1.1 * A.price", "write 1.1E0"),
         ("PATTERN (A) DEFINE A AS size = 1 OR price NOT BETWEEN NULL AND 3", "price NOT", "an end of this BETWEEN"),
         ("PATTERN (A B) DEFINE A AS price > 1, a AS price > 2", "a AS price > 2", "DEFINE names a twice"),
-        ("PATTERN (A B) DEFINE A AS TRUE, B AS FALSE", "B AS FALSE", "no row fits B here: this is false"),
+        ("PATTERN (A B) DEFINE A AS TRUE, B AS FALSE", "B AS FALSE", "no row fits B here: this is never true"),
         ("MEASURES NULL AS nothing PATTERN (A B)", "nothing", "this measure is always null"),
         ("PATTERN (A B) DEFINE B AS (price > 1) IS NULL", "price > 1", "price > 1 cannot be said"),
         ("MEASURES COUNT() AS n PATTERN (A X*? B)", "COUNT()", "an aggregate takes a column"),

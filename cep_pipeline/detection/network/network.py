@@ -173,8 +173,8 @@ class Choices:
 
     A state of the tree is the variables that are bound, in their order. It has an edge for each variable that is
     missing; an instance takes the one that is cheapest by the counters of the input buffer: the rarest, where
-    conditions are alike. At the root nothing is done before every type has an event in the buffer. The answer is that
-    of every chain.
+    conditions are alike. At the root nothing is done before every type has an event in the buffer, but under TIES ANY
+    and STRICT, where the first variable is chosen at once. The answer is that of every chain.
 
     Differs from the paper in two points. A counter is not all that is looked at: how many of the events passed their
     conditions of late, and which conditions are tested next, make a type dearer that no condition joins to what is
