@@ -553,14 +553,16 @@ class _Query:
             self.valued |= {one.column for one in checks if one.not_null and one.severity == "critical"}
         for name, node in zip(self.partition, self.match.args.get("partition_by") or (), strict=True):
             if self._type(name) is ValueType.FLOAT64:
-                raise self._refused(f"rows whose {name} is NaN are one partition in SQL, and none here", node)
-            if name not in self.valued:
-                raise self._refused(
+                message = f"rows whose {name} is NaN are one partition in SQL, and none here"
+            elif name not in self.valued:
+                message = (
                     f"in SQL the rows without a value of {name} are one partition, and here each is alone; where all "
                     "rows have a value, let the schema say so under quality: expectations: "
-                    f"[{{column: {name}, not_null: true}}]",
-                    node,
+                    f"[{{column: {name}, not_null: true}}]"
                 )
+            else:
+                continue
+            self.problems.append(self._refused(message, node))
 
     def _use(self, pattern: _Node) -> None:
         """Take a pattern for that of the query."""

@@ -818,6 +818,13 @@ def test_what_cannot_be_said_is_refused_at_its_place(inside: str, place: str | N
         assert f"  {inside})"[refused.value.column - 1 :].startswith(place)
 
 
+def test_a_partition_is_refused_together_with_all_else() -> None:
+    with pytest.raises(PatternError) as refused:
+        translated(f"PARTITION BY size {NEXT} PATTERN (A+) DEFINE A AS prize > 1", within=None)
+    for said in ("here each is alone", "no attribute 'prize'", "SQL sets no bound"):
+        assert said in str(refused.value)
+
+
 def test_a_window_that_is_none_is_told_of_the_option() -> None:
     for said in ("3", "nonsense"):
         with pytest.raises(InputError, match=f"--within {said}: expected a"):
