@@ -199,9 +199,15 @@ def test_what_python_writes_by_a_layout_is_read(
 ) -> None:
     moment = moment if "%f" in layout else moment.replace(microsecond=0)
     offset = UTC if minutes is None else timezone(timedelta(minutes=minutes))
-    text = moment.replace(tzinfo=offset).strftime(layout if minutes is None else f"{layout} %z")
-    if short and "%Y%m" not in layout and "%y%m" not in layout:
-        text = re.sub(r"(?<![\d.+-])0(\d)(?!\d)", r"\1", text)  # numbers lack their leading zero
+    local, parts = moment.replace(tzinfo=offset), layout if minutes is None else f"{layout} %z"
+    short = short and "%Y%m" not in layout and "%y%m" not in layout
+
+    def of_part(part: re.Match[str]) -> str:
+        """A directive of the layout as Python writes it; where numbers are short, all but the year lack their zeros."""
+        text = local.strftime(part[0])
+        return str(int(text)) if short and part[0] in {"%d", "%m", "%j", "%H", "%I", "%M", "%S"} else text
+
+    text = re.sub("%.", of_part, parts)
     expected = moment.replace(tzinfo=offset).astimezone(UTC)
     assert utc([text], layout if minutes is None else f"{layout} %z", "UTC") == [expected.isoformat()]
 
