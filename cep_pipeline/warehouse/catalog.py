@@ -45,7 +45,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import BusyError, CepError, InputError, interruptions_held
 from cep_pipeline.storage import (
     damage_errors,
     make_durable,
@@ -220,12 +220,13 @@ class WarehouseCatalog(SqlCatalog):
         """Commit changes of several tables, and what stands beside them, in one transaction of the database.
 
         What each change returned is returned. After a conflict each change is planned again on what the other commit
-        has left. A change of nothing commits nothing.
+        has left. A change of nothing commits nothing. Ctrl-C and SIGTERM wait for an attempt to end: raised within it,
+        they would come back as errors of the libraries that write the metadata.
         """
         names = ", ".join(f"{stream}.{name}" for name in changes)
         deadline = time.monotonic() + COMMIT_PATIENCE_S
         for attempt in itertools.count(1):
-            with self.errors(f"committing to {names} of the warehouse {self.properties['warehouse']}"):
+            with interruptions_held(), self.errors(f"committing to {names} in {self.properties['warehouse']}"):
                 made = self._attempt(stream, changes, beside)
             if made is not None:
                 logger.debug("%s: committed snapshots %s, attempt %s", names, made, attempt)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -378,4 +380,19 @@ def test_a_publication_that_is_stopped_before_it_has_written_its_manifests_says_
         patch.setattr(catalog._Replacement, "_manifests", stopped)
         publish_day(tables, MONDAY, [2.0])
     assert caplog.records == []
+    assert prices_of(tables) == [1.0]
+
+
+def test_a_signal_waits_until_a_commit_has_ended(tables: StreamTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised while Pydantic writes the metadata, it would be an error of Pydantic, and the run a failed one."""
+    write, signals = catalog.WarehouseCatalog._write_metadata, [signal.SIGINT]  # a second one ends the process at once
+
+    def interrupted(*arguments: Any) -> None:
+        while signals:
+            os.kill(os.getpid(), signals.pop())
+        write(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(catalog.WarehouseCatalog, "_write_metadata", staticmethod(interrupted))
+        publish_day(tables, MONDAY, [1.0])
     assert prices_of(tables) == [1.0]
