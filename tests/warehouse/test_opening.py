@@ -173,7 +173,7 @@ def test_a_full_disk_leaves_the_published_day(tables: StreamTables, monkeypatch:
         paths = write_events(tables, MONDAY, [2.0], run_id="run")
         fingerprint = fingerprint_of(tables, MONDAY, 2)
         monkeypatch.setattr(tables.warehouse.catalog, "_write_metadata", full)
-        with pytest.raises(CepError, match=r"committing to trades\.events of the warehouse .*: the disk is full"):
+        with pytest.raises(CepError, match=r"committing to trades\.events in .*: the disk is full"):
             publish_events(tables, MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
     assert tables.pin_events() == before
     assert tables.read_events().column("price").to_pylist() == [1.0]
