@@ -37,7 +37,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "detection, questions": (("cep_pipeline/detection", "cep_pipeline/questions"), 18_400),
     "planning": (("cep_pipeline/planning",), 5_041),
-    "warehouse": (("cep_pipeline/warehouse",), 3_273),
+    "warehouse": (("cep_pipeline/warehouse",), 3_276),
     "pipeline, spark, spark_jobs": (("cep_pipeline/pipeline", "cep_pipeline/spark", "spark_jobs"), 6_021),
     "cli": (("cep_pipeline/cli",), 3_561),
     "events": (("cep_pipeline/events",), 3_747),

@@ -18,8 +18,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -57,8 +58,8 @@ class Lease:
     """A lease that is held until it is released or lost; a context manager that releases it.
 
     It lives for `timeout_s` without a heartbeat; `clock` gives seconds since the epoch. Where another run holds it, a
-    BusyError says which, since when, and what to do. `taken_from` is the dead holder that it was taken over from, None
-    where it was free.
+    BusyError says which, since when, and what to do. `of_dead` is told of a dead holder before the lease is taken over
+    from it: what it does is done even if this process dies in the next moment.
 
     The clocks of all hosts that share a warehouse whose catalog is SQLite must agree to within a small part of the
     time-out; another database has its own clock.
@@ -73,6 +74,7 @@ class Lease:
         run_id: str,
         clock: Callable[[], float] = time.time,
         timeout_s: float = LEASE_TIMEOUT_S,
+        of_dead: Callable[[LeaseHolder], object] = lambda holder: None,
     ) -> None:
         if not run_id:
             raise InputError(f"the lease of {stream} {unit} needs a run_id")
@@ -85,7 +87,7 @@ class Lease:
         self._token = uuid.uuid4().hex
         self.lost = False
         self._stop = threading.Event()
-        self.taken_from = self._acquire()
+        self._acquire(of_dead)
         self._thread = threading.Thread(target=self._beat, name=f"lease {stream} {unit}", daemon=True)
         self._thread.start()
 
@@ -139,22 +141,20 @@ class Lease:
     def _now(self) -> sql.ColumnElement[float]:
         return self._database.now(self._clock)
 
-    def _acquire(self) -> LeaseHolder | None:
-        """Take the lease; returns the dead holder that it was taken over from."""
-        dead = ""
+    def _acquire(self, of_dead: Callable[[LeaseHolder], object]) -> None:
+        dead = None
         while True:
-            with self._database.errors():
-                try:
-                    return self._take(dead)
-                except sql.exc.IntegrityError:
-                    with self._database.engine.begin() as connection:
-                        holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
-            if holder is None or not is_dead(holder):
-                raise self._busy(holder)
-            dead = holder.token
+            with self._database.errors(), suppress(sql.exc.IntegrityError):
+                return self._take(dead)
+            over = LEASES.c.heartbeat_at < self._now - self._timeout_s
+            row = next(iter(self._database.rows(_select(self.stream, self.unit).add_columns(over.label("over")))), None)
+            if row is None or not (row.over or is_dead(row)):
+                raise self._busy(row)
+            of_dead(holder_of(row, expired=True))
+            dead = row
 
-    def _take(self, dead: str) -> LeaseHolder | None:
-        """Insert the row in place of one that has run out, or of the holder of this token, which is dead."""
+    def _take(self, dead: Row[Any] | None) -> None:
+        """Insert the row; in place of the dead holder's, if that has sent no heartbeat after all."""
         row = {
             "stream": self.stream,
             "unit": self.unit,
@@ -166,13 +166,12 @@ class Lease:
             "heartbeat_at": self._now,
             "place": _place(),
         }
-        over = sql.or_(LEASES.c.heartbeat_at < self._now - self._timeout_s, LEASES.c.token == dead)
-        mine = (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit)
         with self._database.engine.begin() as connection:
-            before = connection.execute(sql.delete(LEASES).where(*mine, over).returning(LEASES)).one_or_none()
+            if dead is not None:
+                same = (LEASES.c.token == dead.token, LEASES.c.heartbeat_at == dead.heartbeat_at)
+                connection.execute(sql.delete(LEASES).where(*same))
             connection.execute(sql.insert(LEASES).values(row))
         logger.debug("run %s: holds the lease of %s %s", self.run_id, self.stream, self.unit)
-        return holder_of(before, expired=True) if before else None
 
     def _busy(self, holder: Row[Any] | None) -> BusyError:
         who = _describe(holder) if holder else "another run held it a moment ago"
@@ -289,17 +288,24 @@ class Store:
         query = sql.select(POINTERS.c.table_namespace).distinct().where(POINTERS.c.catalog_name == CATALOG_NAME)
         return sorted(row.table_namespace for row in self.database.rows(query))
 
-    def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
+    def lease(
+        self,
+        stream: str,
+        unit: str,
+        *,
+        run_id: str,
+        wait_s: float = 0.0,
+        of_dead: Callable[[LeaseHolder], object] = lambda holder: None,
+    ) -> Lease:
         """Take a lease; another holder has `wait_s` to give it up, before a BusyError names it and says what to do.
 
-        `StreamTables.day_lease` and `plan_lease` name the units.
+        `StreamTables.day_lease` and `plan_lease` name the units, and `Lease` says what `of_dead` is.
         """
+        take = partial(Lease, self.database, stream, unit, run_id=run_id, clock=self.clock, of_dead=of_dead)
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                return Lease(
-                    self.database, stream, unit, run_id=run_id, clock=self.clock, timeout_s=self.lease_timeout_s
-                )
+                return take(timeout_s=self.lease_timeout_s)
             except BusyError:
                 if time.monotonic() >= deadline:
                     raise

@@ -54,6 +54,7 @@ from cep_pipeline.warehouse.records import (
     EventsFile,
     EventsFingerprint,
     EventsSnapshot,
+    LeaseHolder,
     MatchesFingerprint,
     PlanRecord,
     PublishedDay,
@@ -608,18 +609,15 @@ class StreamTables(StreamReader):
         """Take the lease of a day, which publishing anything of the day needs: `with tables.day_lease(day, run_id=…)`.
 
         With a `part` it is one of several that are held side by side, and by which nothing can be published. A dead run
-        that it is taken over from is recorded as abandoned; where another one holds it, that is a BusyError.
+        that it is taken over from is recorded as abandoned first; where another one holds it, that is a BusyError.
         """
-        lease = self.warehouse.lease(self.name, day_unit(day, part), run_id=run_id, wait_s=wait_s)
-        try:
-            if (dead := lease.taken_from) is not None and dead.run_id != run_id:
-                for record in self._recorded_runs():
-                    if (record.run_id, record.day, record.status) == (dead.run_id, day, "running"):
-                        self.record_run(record.abandoned(dead, run_id))
-        except BaseException:
-            lease.release()
-            raise
-        return lease
+
+        def abandon(dead: LeaseHolder) -> None:
+            for record in self._recorded_runs() if dead.run_id != run_id else ():
+                if (record.run_id, record.day, record.status) == (dead.run_id, day, "running"):
+                    self.record_run(record.abandoned(dead, run_id))
+
+        return self.warehouse.lease(self.name, day_unit(day, part), run_id=run_id, wait_s=wait_s, of_dead=abandon)
 
     def plan_lease(self, pattern_set: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take the lease of the plans of a pattern set, which recording a plan needs."""

@@ -13,13 +13,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from sqlalchemy.engine import Row
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.database import LEASES
-from cep_pipeline.warehouse.records import RunRecord
+from cep_pipeline.warehouse.leases import Lease
+from cep_pipeline.warehouse.records import LeaseHolder, RunRecord
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
@@ -227,9 +230,11 @@ def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert [one.expired for one in warehouse.leases()] == [True, True]
+        told: list[LeaseHolder] = []
         for unit in ("day", "other"):
-            with warehouse.lease("trades", unit, run_id="next") as lease:
-                assert lease.taken_from is not None and lease.taken_from.run_id == "dead"
+            with warehouse.lease("trades", unit, run_id="next", of_dead=told.append):
+                assert warehouse.leases()[0].run_id == "next"
+        assert [(one.run_id, one.unit, one.expired) for one in told] == [("dead", "day", True), ("dead", "other", True)]
     assert warehouse.leases() == []
 
 
@@ -276,3 +281,36 @@ def test_a_run_whose_process_is_dead_is_abandoned(tmp_path: Path) -> None:
     assert runs[MONDAY].status == "succeeded"
     assert runs[TUESDAY].status == "abandoned"
     assert re.search(rf"its process \({process.pid} on .*\) was last heard of at .*; run next has", runs[TUESDAY].error)
+
+
+def test_a_dead_run_is_abandoned_though_the_next_one_is_killed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recorded after its lease is taken over, it would run for ever where the next run dies between the two."""
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    tables.record_run(RunRecord("dead", MONDAY, "running", datetime(2013, 10, 9, tzinfo=UTC)))
+    with held_by_another(tmp_path, f"day:{MONDAY}") as process:
+        process.kill()
+        process.wait()
+    take = Lease._take
+
+    def killed(lease: Lease, dead: Row[Any] | None) -> None:
+        take(lease, dead)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Lease, "_take", killed)
+        tables.day_lease(MONDAY, run_id="next")
+    assert [one.run_id for one in tables.warehouse.leases()] == ["next"]
+    assert [run.status for run in tables.runs()] == ["abandoned"]
+
+
+def test_a_heartbeat_that_comes_at_last_keeps_the_lease(tmp_path: Path) -> None:
+    """The holder was asleep, and wakes while another run records that it was given up."""
+    clock = Clock()
+    warehouse = Warehouse.open(tmp_path, clock=clock)
+    lease = warehouse.lease("trades", "day", run_id="asleep")
+    clock.now += 1000
+    with pytest.raises(BusyError, match="run asleep"):
+        warehouse.lease("trades", "day", run_id="next", of_dead=lambda _: lease.check())
+    lease.release()
