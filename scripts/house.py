@@ -45,7 +45,7 @@ ROOMS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "statistics": (("cep_pipeline/statistics",), 1_926),
     "language, patterns, expressions, slices": (
         tuple(f"cep_pipeline/{one}" for one in ("language", "patterns", "expressions", "slices")),
-        6_960,
+        6_965,
     ),
     "the rest of the package": (("cep_pipeline/compiled", "cep_pipeline/*.py"), 1_933),
     "benchmarks, scripts, dags, plugins": (("benchmarks", "scripts", "dags", "plugins"), 7_805),

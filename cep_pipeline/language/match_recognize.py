@@ -1313,8 +1313,13 @@ class _Query:
             value = alias.this if isinstance(alias, exp.Alias) else alias
             text = self._tried(self._measure, value)
             name = _word(alias.alias if isinstance(alias, exp.Alias) else value.name, "value")
-            items[self._free_name(f"{name}_" if name.lower() in _FIXED else name, items)] = text or ""
+            if name.lower() in _FIXED:
+                self._assume(f"Every match has a column {name.lower()}: the measure {name} is called {name}_.")
+                name = f"{name}_"
+            items[self._free_name(name, items)] = text or ""
             self.told[text or ""] = value
+        if times := [name for name, text in items.items() if text and ".timestamp" in text]:
+            self._assume(f"Times are microseconds, since 1970 in UTC, and lengths of time too: {', '.join(times)}.")
         return [f"{text} AS {name}" for name, text in items.items()]
 
     def _measure(self, value: exp.Expr) -> str:

@@ -592,6 +592,16 @@ def test_what_is_taken_for_granted_is_told() -> None:
     assert other.assumptions == ("ORDER BY ts is taken for the timestamp of the stream ticks.",)
 
 
+def test_measures_of_time_and_those_that_are_renamed_are_told() -> None:
+    measures = "MEASURES A.ts AS start_ts, B.ts - A.ts AS took, B.price AS top"
+    one = translated(f"PARTITION BY symbol ORDER BY ts {measures} {NEXT} PATTERN (A B)", within=None)
+    assert one.statement.endswith("a.timestamp AS start_ts_, b.timestamp - a.timestamp AS took, b.price AS top")
+    assert one.assumptions[1:] == (
+        "Every match has a column start_ts: the measure start_ts is called start_ts_.",
+        "Times are microseconds, since 1970 in UTC, and lengths of time too: start_ts_, took.",
+    )
+
+
 @pytest.mark.parametrize(
     ("pattern", "define", "expected"),
     [
